@@ -26,8 +26,8 @@ type replicator struct {
 
 	// Run sleeps until something happens. These fields decide whether it has to wake up just for
 	// the sake of states.
-	lastEvent time.Time // when something last may have changed states; zero if the game calls Flush
-	behind    bool      // because of UpdateRate, the last Flush skipped states that may have changed
+	lastEvent time.Time // last event that may have changed states; zero if the game calls Flush
+	behind    bool      // the last Flush skipped states that may have changed, due to UpdateRate
 }
 
 // A comparison is one state of one actor that each Flush has to compare.

@@ -16,8 +16,8 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Dispatch handles what has arrived. It runs handlers, hooks, posted functions, and calls
-// that were made in this world. UE: UNetDriver::TickDispatch.
+// Dispatch handles the messages that have arrived. It runs handlers, hooks, posted functions, and
+// calls that were made in this world. UE: UNetDriver::TickDispatch.
 //
 // Messages sent between Dispatch and Flush are held back until Flush, so that a tick needs as
 // few datagrams as possible. Dispatch panics if another goroutine is driving the world at the
@@ -55,18 +55,18 @@ func (w *World) beginDriving(own bool) {
 	}
 }
 
-// dispatch is the first half of a step. If cork is true, it takes messages from all
-// connections and corks them (that is, holds back what is sent on them until Flush). If not,
-// it only does so for the active ones, which have called or which the game has used.
+// dispatch is the first half of a step. If cork is true, it takes messages from all connections and
+// corks them, that is, holds back everything sent on them until Flush. Otherwise, it does so only
+// for the active connections. These are the ones that have called, or that the game has used.
 //
-// Functions of the game may panic or exit the goroutine, so each is removed from its queue
-// before it runs. The next Dispatch then carries on with the rest.
+// Functions of the game may panic or exit the goroutine. Each is therefore removed from its queue
+// before it runs, so that the next Dispatch carries on with the rest.
 func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.frame.begin(now)
 	w.frame.allConns = w.frame.allConns || cork
 	w.beginFrame()
 	w.takeInbox()
-	w.game.RunTasks() // whatever a panic left over, and then what takeInbox added
+	w.game.RunTasks() // tasks left over by a panic, and then those that takeInbox added
 	w.runLocal()
 	spent := w.admitJoined(0)
 	w.takeTurns(cork)
@@ -83,8 +83,9 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.expelEnded()
 	w.logInWaiting()
 	if len(w.joining) > 0 {
-		// Some may have been waiting for connections that we've just expelled. If any are left
-		// after this, there wasn't time for all, so ask for another Dispatch.
+		// Some connections may have been waiting for others to be expelled, which has just
+		// happened. If any are still joining after this, there wasn't enough time, so ask for
+		// another Dispatch.
 		w.admitJoined(spent)
 		w.drive.Signal()
 	}
@@ -105,9 +106,9 @@ func (w *World) takeInbox() {
 	}
 }
 
-// endedBefore returns the ended connections whose OnDisconnect must run before OnConnect of c.
-// On a server these are the earlier connections of the same identity, on a client all earlier
-// ones.
+// endedBefore returns the ended connections whose OnDisconnect must run before OnConnect of c. On a
+// server, these are the earlier connections of the same identity. On a client, they are all earlier
+// connections.
 func (w *World) endedBefore(c *Conn) (before []*Conn) {
 	for _, old := range w.ending {
 		sameClient := !c.server || c.identity != "" && c.identity == old.identity
@@ -121,18 +122,18 @@ func (w *World) endedBefore(c *Conn) (before []*Conn) {
 	return before
 }
 
-// admitTime is how long a Dispatch goes on admitting connections. It admits at least one.
+// admitTime is the time after which a Dispatch stops admitting connections. It admits at least one.
 //
 // Each admission opens all actors that are open for everybody, and opening 10,000 of them takes
 // 20 ms. When a server restarts, all of its clients may join at the same moment.
 const admitTime = 8 * time.Millisecond
 
-// admitJoined admits connections that have joined, until admitTime is used up. The rest wait
-// for the next Dispatch, and so do those that may not join until an earlier connection of the
-// same client has been expelled.
+// admitJoined admits connections that have joined, until admitTime is used up. The rest wait for
+// the next Dispatch. A connection also waits while an earlier connection of the same client has not
+// been expelled.
 //
-// spent is how much of admitTime an earlier call in this Dispatch has used. The result is spent
-// plus what this call has used.
+// spent is the part of admitTime that an earlier call in this Dispatch has used. The result also
+// includes the time used by this call.
 func (w *World) admitJoined(spent time.Duration) time.Duration {
 	if len(w.joining) == 0 {
 		return spent
@@ -145,18 +146,18 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 			continue
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
-		c.predecessors = nil // or else each connection of a client would keep all earlier ones alive
+		c.predecessors = nil // otherwise a connection would keep all earlier ones in memory
 		w.admit(c)
 		w.game.RunTasks()
 	}
 	return time.Since(began)
 }
 
-// Limits on how many of the sealed carriers that clients have opened are started in one
-// Dispatch. The remaining ones wait for the next Dispatch.
+// These constants limit the number of sealed carriers, opened by clients, that are started in one
+// Dispatch. The remaining carriers wait for the next Dispatch.
 //
-// Starting one takes 40 µs, but on a busy machine it takes as long as the world's goroutine has
-// to wait for a processor. Very many clients may open a carrier at the same time.
+// Starting a carrier takes 40 µs. On a busy machine, it takes as long as the world's goroutine has
+// to wait for a processor. Very many clients may open carriers at the same time.
 const (
 	maxSealedStarts = 64
 	sealedStartTime = 2 * time.Millisecond // no more after this, but at least one
@@ -229,14 +230,14 @@ func (w *World) runHooks() {
 // Change states on the world's goroutine, by Post or Do, because Run does not notice other
 // changes.
 //
-// Run ticks whenever something happens: a message arrives, a function is posted, a call is
-// made in this world, or space becomes free that somebody watches. It also ticks
-// Config.TickRate times a second. While states are in flight it ticks 30 times a second on top
-// of that, and so it does on a server with clients while [At] or [Relevant] decides about actors.
+// Run ticks whenever something happens: a message arrives, a function is posted, a call is made in
+// this world, or space becomes free that somebody watches. It also ticks Config.TickRate times a
+// second. While states are in flight, it also ticks 30 times a second. A server with clients does
+// the same while [At] or [Relevant] decides about actors.
 //
-// With more than 16 connections, an event makes Run look only at the connections that it
-// concerns, and compare states only if there are at most 256. For all others, Run ticks once
-// more within a thirtieth of a second.
+// With more than 16 connections, an event makes Run look only at the connections that are involved.
+// With more than 256 states, Run doesn't compare them then. It catches up on the other connections
+// and on the states in another tick, within a thirtieth of a second.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving(true)
 	defer w.drive.Exit()
@@ -268,16 +269,16 @@ func (w *World) Run(ctx context.Context) error {
 type run struct {
 	world *World
 
-	// What ends a sleep, apart from the driver's signal. There's no channel for the end of the
-	// context, which signals the driver instead, because a select takes longer the more
-	// channels it has.
-	tick      <-chan time.Time // of Config.TickRate; nil if there is none
+	// These end a sleep, and so does the driver's signal. There's no channel for the end of the
+	// context, because a select takes longer the more channels it has. The end of the context
+	// signals the driver instead.
+	tick      <-chan time.Time // ticks at Config.TickRate; nil if there is no rate
 	settle    *time.Timer      // runs while the world is unsettled
 	settled   <-chan time.Time // settle.C; nil while settle doesn't run
 	gathering driver.Gathering
 
-	happened    bool      // something other than settle ended the last sleep
-	lookedAtAll time.Time // last step that looked at all connections; zero if the next must
+	happened    bool      // the last sleep ended for a reason other than settle
+	lookedAtAll time.Time // last step that looked at all connections; zero if the next one must
 	lastSteps   int       // steps since the world was closed
 }
 
@@ -314,9 +315,9 @@ func (r *run) tickIn(d time.Duration) {
 	r.settled = r.settle.C
 }
 
-// finish is called after each step of a closed world, and reports whether Run may return. It
-// may not while functions of the game are still waiting to run, until maxLastSteps is reached.
-// Whatever is left then is dropped.
+// finish is called after each step of a closed world, and reports whether Run may return. While
+// functions of the game are waiting to run, Run must go on, but for at most maxLastSteps steps.
+// Functions that are left then are dropped.
 func (r *run) finish() (done bool) {
 	w := r.world
 	n := w.game.Owed() + w.local.Len()
@@ -350,7 +351,7 @@ func (r *run) wait(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the driver's signal or for a timer. It returns true if it was the signal.
+// sleep waits for the driver's signal or for a timer. It returns true if the signal ended the wait.
 func (r *run) sleep() (woken bool) {
 	wake := r.world.drive.Wake()
 	if r.tick == nil && r.settled == nil {
@@ -371,25 +372,25 @@ func (r *run) sleep() (woken bool) {
 	return false
 }
 
-// maxLastSteps is how many more steps Run makes after the world was closed while the game's
-// last functions keep calling and asking. Without it, a function that asks again whenever its
-// request fails would keep Run from ever returning.
+// maxLastSteps is the maximum number of steps that Run makes after the world was closed, while the
+// game's last functions keep making calls and requests. Without it, a function that repeats its
+// request whenever it fails would keep Run from ever returning.
 const maxLastSteps = 16
 
-// settleTime is how soon Run ticks again while the world is unsettled.
+// settleTime is the time until Run ticks again while the world is unsettled.
 const settleTime = time.Second / 30
 
-// fewConns is the number of connections up to which Run looks at all of them in every step.
+// fewConns is the maximum number of connections for which Run looks at all of them in every step.
 //
-// If there are more, most steps only look at those that something has happened on: the peer
-// has sent something, or the game has used them. Otherwise each message would cost more the
-// more connections there are. All of them have their turn at each tick of Config.TickRate, and
-// at least once per settleTime. Tests set fewConns.
+// If there are more, most steps look only at connections whose peer has sent something, or that the
+// game has used. Otherwise the cost of each message would grow with the number of connections. Run
+// looks at all connections at each tick of Config.TickRate, and at least once per settleTime. Tests
+// set fewConns.
 var fewConns = 16
 
-// unsettled reports whether the world needs another tick even if nothing happens. It does if
-// states are in flight, if actors and views may move, or if something waits for a later Flush
-// or for its time to come.
+// unsettled reports whether the world needs another tick even if nothing happens. It does if states
+// are in flight, if actors and views may move, or if something is waiting for a later Flush or for
+// a point in time.
 func (w *World) unsettled() bool {
 	mayMove := w.relevance.members > 0 && len(w.announced) > 0
 	if mayMove || len(w.toClose) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
@@ -452,7 +453,7 @@ func (w *World) runInDispatch(fn func(), wait func(done <-chan struct{}) error) 
 	if err := wait(done); err != nil && claimed.CompareAndSwap(false, true) {
 		return err
 	}
-	<-done // fn runs already, so see it through
+	<-done // fn is running already, so wait for it
 	return nil
 }
 
@@ -460,9 +461,9 @@ func (w *World) runInDispatch(fn func(), wait func(done <-chan struct{}) error) 
 // waits for the world would wait forever there.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many functions and calls the world has dropped: posts that were refused,
-// local calls whose actor was destroyed or had no object, and functions of a closed world that
-// kept calling and asking.
+// Dropped returns the number of functions and calls that the world has dropped: posts that were
+// refused, local calls whose actor was destroyed or had no object, and functions of a closed world
+// that kept making calls and requests.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 // post queues fn for the next Dispatch. It fails if the world is closed or the queue is full.
@@ -474,8 +475,8 @@ func (w *World) post(fn func()) error {
 	return err
 }
 
-// postUnlimited queues a function that must not be lost. It never fails, so the caller has to
-// limit how many such functions there are.
+// postUnlimited queues a function that must not be lost. It never fails, so the caller has to limit
+// the number of such functions.
 func (w *World) postUnlimited(fn func()) {
 	w.lobby.postUnlimited(fn)
 	w.drive.Signal()
@@ -484,9 +485,9 @@ func (w *World) postUnlimited(fn func()) {
 // Guard runs fn, a function of the game, and reports whether it returned. It is for packages
 // that call functions of the game from their own hooks.
 //
-// If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil. For
-// OnPanic and the log, it calls function to name what panicked. Guard closes nothing, because
-// it's the package that knows what must end. Without Config.OnPanic the panic continues.
+// If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil. It calls
+// function to get the name of what panicked, for OnPanic and the log. Guard closes nothing, because
+// only the package knows what must end. Without Config.OnPanic the panic continues.
 //
 // The world guards the handlers and hooks that it calls itself. If one panics, it closes the
 // connection with HandlerPanic.
@@ -539,8 +540,8 @@ type frame struct {
 	flushes uint64     // completed Flushes
 
 	// Connections that this step has to deal with.
-	allConns bool    // look at all of them, rather than just those in active
-	active   []*Conn // called, or were used by the game, since the last Flush
+	allConns bool    // look at all connections, not only at the active ones
+	active   []*Conn // those that have called or were used by the game since the last Flush
 	corked   []*Conn // to be uncorked at Flush
 	order    sendOrder
 
@@ -556,8 +557,8 @@ func (f *frame) begin(now clock.Beat) {
 	f.beat = now
 }
 
-// activate makes the current step look at a connection that has been admitted. Between two
-// steps, the next step will.
+// activate makes the current step, or between two steps the next one, look at a connection. It does
+// nothing until the connection has been admitted.
 func (f *frame) activate(c *Conn) {
 	if c.admitted && !c.active {
 		c.active = true
@@ -604,9 +605,9 @@ func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
 	f.nextHook = 0
 }
 
-// maxDirect is how many connections a Flush serves on the world's goroutine, if their carrier
-// can't block. Each takes about 5 µs. If there are more, other goroutines send the packets, so
-// that the tick doesn't spend its time in system calls.
+// maxDirect is the maximum number of connections that a Flush serves on the world's goroutine, if
+// their carrier can't block. Each takes about 5 µs. If there are more connections, other goroutines
+// send the packets, so that the tick doesn't spend its time in system calls.
 const maxDirect = 16
 
 // end is called at the end of a Flush. It sends everything that was held back.
@@ -639,19 +640,19 @@ func (f *frame) end() {
 
 // A sendOrder decides which connection gets to send first in a Flush, so that they take turns.
 //
-// The last ones to send are at a disadvantage: when the packets of a tick overflow a queue that
-// the connections share, it's theirs that are lost. If that hit the same connections many ticks
-// in a row, their states would be seconds old.
+// The last connections to send are at a disadvantage: when the packets of a tick overflow a queue
+// that the connections share, it's the last packets that are lost. If this happened to the same
+// connections many ticks in a row, their states would be seconds old.
 //
-// It keeps a separate count of the Flushes in which 1 connection sent, 2 to 3 did, 4 to 7 did
-// and so on. This is because Run also flushes when a client's message arrives. With a single
-// counter, a client could decide by its messages how far the counter moves between two ticks,
-// and could make others send last for a hundred ticks in a row.
+// It keeps separate counts of the Flushes in which 1 connection sent, 2 to 3 connections sent, 4 to
+// 7, and so on. The reason is that Run also flushes when a client's message arrives. With a single
+// counter, a client's messages could control how far the counter moves between two ticks, and make
+// other clients send last for a hundred ticks in a row.
 type sendOrder [bits.UintSize + 1]uint64
 
-// next returns which of n connections sends first in this Flush, as an index. It advances by the
-// golden ratio of n, so the connections right behind the first one don't have to wait for long
-// until they are first, either.
+// next returns which of n connections sends first in this Flush, as an index. It advances by n
+// divided by the golden ratio, so that the connections right behind the first one don't have to
+// wait long for their turn to be first.
 func (o *sendOrder) next(n int) int {
 	size := bits.Len(uint(n))
 	first, _ := bits.Mul64(o[size]*golden, uint64(n))

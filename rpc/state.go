@@ -13,17 +13,17 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A State is a struct of the game's own that the server replicates to every client that has
-// the actor. A client has the newest values that have reached it. UE: the replicated properties
-// of a class (DOREPLIFETIME).
+// A State is a struct of the game that the server replicates to every client that has the actor.
+// Each client has the newest values that have reached it. UE: the replicated properties of a class
+// (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes the struct and
-// compares each field with its previous encoding. A change below the quantum therefore sends
-// nothing, and neither does one from NaN to NaN.
+// The game changes the struct in place. At each Flush the server encodes the struct and compares
+// each field with its previous encoding. A change smaller than the quantum therefore sends nothing,
+// nor does a change from one NaN to another.
 //
-// Changed fields are sent to each client after calls and before bulk. Since only the newest
-// values count, nothing waits in a reliable buffer, and values in between may be skipped. If a
-// packet is lost, its fields are sent again with the values they have by then.
+// Changed fields are sent to each client after calls and before bulk. Since only the newest values
+// count, nothing waits in a reliable buffer, and values in between may be skipped. If a packet is
+// lost, its fields are sent again with their current values.
 //
 // The open carries all fields, so a client's object has them before any call. The exception
 // is an actor whose constructor or set made a call on the server: see [Spawn]. Otherwise
@@ -32,18 +32,18 @@ import (
 // A client may write to its own copy, for instance to predict. The server isn't told, and what
 // the client wrote stays until the server changes that field.
 //
-// Each field is sent by itself, as properties are in Unreal. After a loss, the struct may
-// therefore combine fields of different Flushes in a way that the server never did. Values
-// that belong together, such as a position and its tick, should be in a nested struct, because
-// that is one field.
+// Each field is sent by itself, like a property in Unreal. After a loss, the struct may therefore
+// hold a mix of fields from different Flushes that never existed on the server. Values that belong
+// together, such as a position and its tick, should be in a nested struct, because that is one
+// field.
 //
 // An array or a slice is also one field: if one element changes, all of it is sent. Elements
 // that change one at a time belong in a [List].
 //
-// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these,
-// [Ref], and types derived from them. A field may take at most 1,000 bytes encoded. If a value
-// exceeds its bound in [Spawn], Spawn fails. If one does so later, it isn't sent. Clients then
-// keep the field's previous value, and the log says so. Tags, separated by commas:
+// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref],
+// and types derived from them. A field may take at most 1,000 bytes encoded. If a value exceeds its
+// bound in [Spawn], Spawn fails. If a value exceeds its bound later, it isn't sent. Clients then
+// keep the field's previous value, and the server logs an error. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
@@ -63,7 +63,7 @@ type declaredState struct {
 	class *Class
 	id    int         // index among the class's states
 	first int         // number of the first field
-	count int         // how many fields there are
+	count int         // number of fields
 	plan  *state.Plan // how to encode the struct, or an item of the list
 
 	// Set for a list only.
@@ -81,8 +81,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path is String as the handshake compares it. It leaves out the type of a struct that has no
-// name, because the type's text may differ between two programs that agree.
+// path returns the form of String that the handshake compares. It leaves out the type of a struct
+// that has no name, because the text of the type may differ between two compatible programs.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -137,11 +137,11 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches those fields of a on or off for all clients that are tagged if=name.
-// They are off at first. Clients get the values that the fields have when they are switched on,
-// or later ones, but none from before. A condition is the actor's, not a client's: what one
-// client sees, all see. SetCondition is for the server only, and must be called on the world's
-// goroutine. UE: COND_Custom, SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off for all clients. They are
+// off at first. Clients get the values that the fields have when they are switched on, or later
+// values, but none from before. A condition applies to the actor, not to a single client: all
+// clients see the same fields. SetCondition is for the server only, and must be called on the
+// world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	d := s.declared
 	switch {
@@ -185,15 +185,15 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate makes b replicate s from the struct that where returns. It panics if s is of
+// Replicate makes b replicate s from the struct that where returns. It panics if s belongs to
 // another class, or if b replicates s already.
 //
 // The world calls where once for each object, right after its constructor. The constructor
 // must not return a nil pointer. The struct must stay valid for as long as the actor lives.
 //
-// Each end calls Replicate for the states that its objects have. A server doesn't send states
-// that its objects lack, a client skips updates of those that its objects lack, and both log a
-// warning once.
+// Each end calls Replicate for the states that its objects have. A server doesn't send states that
+// its objects lack. A client skips updates of states that its objects lack. Either logs a warning
+// once.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -208,16 +208,17 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 // fn runs once all updates in a packet have been applied, or in the next Dispatch if this one
 // has no time left (see Config.DispatchTime). Several OnRep functions run in no defined order.
 //
-// There are two more occasions. fn also runs after an object's constructor if the open has
-// values other than those that the constructor left. And it runs when an actor that a [Ref] in s
-// names opens or closes here. It never runs on the server.
+// fn also runs on two other occasions: after an object's constructor, if the values in the open
+// differ from those that the constructor left, and when an actor opens or closes here that a [Ref]
+// in s refers to. It never runs on the server.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustBeBound[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
 	bound.onRep = fn
 }
 
-// mustBind panics if d belongs to another class than b. by is the function that wants to know.
+// mustBind panics if d belongs to another class than b. by is the name of the calling function, for
+// the panic.
 func mustBind(b *binding, d *declaredState, by string) {
 	if d.class != b.class {
 		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
@@ -249,8 +250,8 @@ type replicaMaker interface {
 	newReplica(object any) replica
 }
 
-// mustHaveObject panics if a constructor returned a nil pointer, in which there's no state to be
-// found. by is Replicate or ReplicateList.
+// mustHaveObject panics if a constructor returned a nil pointer, which can't contain a state. by is
+// Replicate or ReplicateList.
 func mustHaveObject(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state",
@@ -271,15 +272,15 @@ func (b *boundState[T, S]) newReplica(object any) replica {
 
 // actorStates holds the states of an actor. It is used only by the world's goroutine.
 type actorStates struct {
-	replicas []replica // by state id, with nil for those that no object here has; set by makeReplicas
+	replicas []replica // by state id, nil if no object here has the state; set by makeReplicas
 
 	// Server.
-	conditions map[condition]bool // set by SetCondition; off unless it is in there
+	conditions map[condition]bool // set by SetCondition; conditions not in the map are off
 	watched    bool               // the replicas are in replicator.states
 	compared   time.Time          // when a Flush last compared them; see claimSlot
-	overdue    time.Duration      // how late that was; less than the period
+	overdue    time.Duration      // how late that comparison was; less than the period
 
-	// Client: by field, the number of the packet that brought its value.
+	// Client: for each field, the number of the packet that brought its value.
 	newest []uint64
 }
 
@@ -301,15 +302,15 @@ func (s *actorStates) of(d *declaredState) replica {
 }
 
 // claimSlot reports whether a Flush at now may compare the actor's states. If so, it claims the
-// slot for this Flush. The period is the minimum for the mean time between two slots.
+// slot for this Flush. On average, the time between two slots is at least the period.
 //
-// Because a Flush doesn't come exactly when a slot is due, the next one may be early by as much
-// as this one is late. Without this, a class whose rate equals the tick rate would miss each
-// tick that comes early by a clock's jitter.
+// A Flush doesn't come exactly when a slot is due, so if this slot is late, the next one may be
+// early by the same amount. Without this, a class whose rate equals the tick rate would miss each
+// tick that comes early because of the clock's jitter.
 //
-// After a pause, we move the next slot forward by some part of the period that differs from
-// actor to actor. That's because actors that were spawned or opened together would otherwise all
-// be sent in the same tick from then on.
+// After a pause, we move the next slot forward by a part of the period that differs from actor to
+// actor. Otherwise actors that were spawned or opened together would all be sent in the same tick
+// from then on.
 func (s *actorStates) claimSlot(now time.Time, period time.Duration, of Ref) bool {
 	since := now.Sub(s.compared)
 	switch {
@@ -317,8 +318,8 @@ func (s *actorStates) claimSlot(now time.Time, period time.Duration, of Ref) boo
 		// This Flush has claimed it already, for another state of the actor.
 		return true
 	case since < 0 || since >= 3*period:
-		// This is the first slot, the first after a pause, or else the game's clock went back.
-		// (If a tick comes early, there may be up to two periods between slots without a pause.)
+		// This is the first slot, or the first after a pause, or the game's clock went back. (Even
+		// without a pause, there may be up to two periods between slots if a tick comes early.)
 		// Multiples of the golden ratio spread the actors evenly.
 		share := float64(uint32(of)*0x9E3779B1) / (1 << 32)
 		s.overdue = time.Duration(float64(period) * share)
@@ -339,7 +340,7 @@ func (s *actorStates) initial() (fields state.Mask) {
 	return fields
 }
 
-// size returns how many bytes the last encoding of fields takes.
+// size returns the number of bytes in the last encoding of fields.
 func (s *actorStates) size(fields state.Mask) (size int) {
 	for r := range s.present {
 		size += r.size(r.declaration().localMask(fields))
@@ -355,8 +356,8 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns as many of fields as fit into a message of limit bytes, starting with the
-// first. It returns at least one, even if that is too large.
+// fitting returns as many of fields as fit into a message of limit bytes, starting with the first.
+// It returns at least one field, even if that field is too large.
 func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 	if s.size(fields) <= limit {
 		return fields
@@ -381,8 +382,8 @@ func (s *actorStates) removeReferences(c *Conn) {
 	}
 }
 
-// A replica is one state of one actor: a struct (see replicaOf) or a list. On the server it
-// encodes the state, on a client it applies updates. It is used only by the world's goroutine.
+// A replica is one state of one actor: a struct (see replicaOf) or a list. On the server, it
+// encodes the state. On a client, it applies updates. It is used only by the world's goroutine.
 type replica interface {
 	declaration() *declaredState
 
@@ -399,7 +400,7 @@ type replica interface {
 	// encode encodes the struct, stores the result, and returns the fields that changed.
 	encode() (state.Mask, error)
 
-	// size returns how many bytes the last encoding of fields takes.
+	// size returns the number of bytes in the last encoding of fields.
 	size(fields state.Mask) int
 
 	// appendTo appends the last encoding of fields.
@@ -413,9 +414,9 @@ type replica interface {
 	// read decodes a field into the struct.
 	read(b []byte, field int) (rest []byte, err error)
 
-	// repNotify calls OnRep's function, if there is one and the struct has changed since
-	// remember. If moved isn't 0, the struct refers to actor moved, which has just opened or
-	// ended. The function is then called in any case.
+	// repNotify calls OnRep's function, if there is one and the struct has changed since remember.
+	// If moved isn't 0, the struct refers to the actor moved, which has just opened or ended, and
+	// the function is called in any case.
 	repNotify(w *World, moved Ref)
 
 	// indexReferences brings the index up to date with the actors that the replica refers to
@@ -430,8 +431,8 @@ type replicaOf[T, S any] struct {
 	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
 
-	// The struct as it was: on the server when it was last encoded, on a client when an update
-	// was about to be applied.
+	// A copy of the struct. On the server, it was made when the struct was last encoded. On a
+	// client, it was made when an update was about to be applied.
 	last S
 
 	shadow  state.Shadow // server: the last encoding
@@ -445,8 +446,8 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same reports whether live and last have the same bytes in memory. It takes a few ns, which is
-// a tenth of a comparison field by field, and in most ticks most states haven't changed.
+// same reports whether live and last have the same bytes in memory. This takes a few ns, a tenth of
+// the time for a comparison field by field. In most ticks, most states haven't changed.
 //
 // Padding between fields may differ as well, but then encode finds that nothing has changed.
 func (r *replicaOf[T, S]) same() bool {
@@ -489,8 +490,8 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged reports, on a client, whether live and last have equal values. DeepEqual allocates,
-// so it's used only for structs with slices, which need it.
+// unchanged reports, on a client, whether live and last have equal values. DeepEqual allocates, so
+// it's used only for structs with slices, which can't be compared otherwise.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())

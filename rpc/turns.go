@@ -15,69 +15,70 @@ import (
 )
 
 const (
-	// turnCalls is how many messages of a connection may run before the others have their turn.
-	// They are taken together under the link's lock, and there are enough of them for the lock
-	// and the turn to cost less than a tenth of the calls themselves.
+	// turnCalls is the maximum number of messages in a turn, after which the next connection has
+	// its turn. All of them are taken at once under the link's lock. With this many, the lock and
+	// the turn cost less than a tenth of what the calls themselves cost.
 	turnCalls = 32
 
-	// turnParts is the least number of turns that a prompt connection needs to use up its share.
-	// If a turn were as long as the share, clients that start flooding would make all others
-	// wait in the very Dispatch in which they start.
+	// turnParts is the minimum number of turns that a prompt connection needs to use up its share.
+	// If a turn could be as long as the share, clients that start flooding would delay all other
+	// clients in that same Dispatch.
 	turnParts = 8
 
 	// Reading the clock takes a third as long as a small call. Therefore, if less than quickTime
-	// has passed between two readings, we don't look again until quickCalls messages later.
+	// has passed between two readings, we run quickCalls messages before the next one.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
 
-	// aloneShares times Config.DispatchTime is the share of a connection if no other one has
-	// messages. That's 8 ms by default, a quarter of a tick at 30 Hz. With less, a client to
-	// which the server sends very much would wait for many ticks.
+	// aloneShares times Config.DispatchTime is the share of a connection if no other connection has
+	// messages. By default, this is 8 ms, a quarter of a tick at 30 Hz. With less, a client that
+	// receives a lot from the server would need many ticks to handle it.
 	aloneShares = 4
 
-	// worldShares times Config.DispatchTime is what all connections may use together. That's
-	// 24 ms by default, which leaves 9 ms of a tick at 30 Hz to the game itself, to hooks and
-	// posts, and to a call that begins just before the time is up.
+	// worldShares times Config.DispatchTime is the time that all connections may use together. By
+	// default, this is 24 ms. It leaves 9 ms of a tick at 30 Hz for the game itself, for hooks and
+	// posts, and for a call that begins just before the time is up.
 	worldShares = 12
 
-	// endedTime is how long messages may wait for a turn after their connection has ended. An
-	// honest client leaves few behind, whereas a flooding one must not keep its place and its
-	// memory for minutes.
+	// endedTime is the maximum time that messages may wait for a turn after their connection has
+	// ended. An honest client leaves few messages behind, but a flooding client must not keep its
+	// place and its memory for minutes.
 	endedTime = time.Second
 )
 
 // turns shares out the time of a Dispatch among the connections that have messages.
 //
-// Connections whose messages all ran in the last Dispatch are prompt, and the others are late.
-// The prompt ones have their turns first, round by round, and then the late ones. Among those,
-// the one that has waited longest comes first, so nobody waits forever. The rest follow with the
-// fewest messages first, because they are the least to blame.
+// A connection whose messages all ran in the last Dispatch is prompt. Otherwise it is late. The
+// prompt connections have their turns first, round by round, and then the late connections. The
+// late connection that has waited longest comes first, so that none waits forever. The other late
+// connections are sorted by their number of messages, because those with few messages are the least
+// to blame.
 //
 // Messages that can't run in this Dispatch stay in the machine, where flow control makes the
 // peer wait.
 //
 // It is used only by the world's goroutine.
 type turns struct {
-	// The queues. Once a connection has had its turns, nil stands in its place.
+	// The queues. Once a connection has had its turns, its entry is nil.
 	prompt    []*Conn
 	late      []*Conn
-	exhausted []*Conn // have more messages, but have used up their share of this Dispatch
+	exhausted []*Conn // have more messages, but no time left in this Dispatch
 
 	number  uint64        // of this Dispatch
 	began   time.Time     // start of this Dispatch
-	elapsed time.Duration // from began to the last time we looked at the clock
-	share   time.Duration // what one connection may use of a Dispatch; 0 if there is no limit
-	total   time.Duration // what all may use together; 0 if there is no limit
+	elapsed time.Duration // from began to the last reading of the clock
+	share   time.Duration // limit for one connection in a Dispatch; 0 if there is none
+	total   time.Duration // limit for all connections together; 0 if there is none
 
-	// The messages of the connection whose turn it is, after they were taken from the machine.
-	// Reused by each turn.
+	// The messages of the connection whose turn it is, taken from the machine. Each turn reuses the
+	// array.
 	messages [turnCalls]bunch.Message
 }
 
 // A turn is a connection's part in a Dispatch. It is used only by the world's goroutine.
 type turn struct {
-	// Up to turnCalls messages that were taken from the machine and haven't run. During the turn
-	// they are part of turns.messages, afterwards a copy.
+	// Up to turnCalls messages that were taken from the machine and haven't run. During the turn,
+	// they are part of turns.messages. After it, they are a copy.
 	taken []bunch.Message
 
 	isLate     bool      // not all messages ran in the last Dispatch
@@ -86,17 +87,17 @@ type turn struct {
 
 	// In this Dispatch.
 	waiting int           // messages that may still run, including those in taken
-	used    time.Duration // how much of the connection's share is used up
-	longest time.Duration // longest time between two looks at the clock
+	used    time.Duration // the part of the connection's share that is used up
+	longest time.Duration // longest time between two readings of the clock
 	slowest tasks.Doing   // what ran in that time
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs messages that have arrived, for as long as there is time. What arrives in the
-// meantime waits for the next Dispatch. If cork is true, takeTurns looks at all connections and
-// corks them, otherwise only at the active ones.
+// takeTurns runs messages that have arrived, for as long as there is time. Messages that arrive in
+// the meantime wait for the next Dispatch. takeTurns looks at the active connections or, if cork is
+// true, at all connections. It corks those that it looks at.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // in case a panic cut the last Dispatch short
@@ -113,16 +114,16 @@ func (w *World) takeTurns(cork bool) {
 		w.countMessages(c)
 	}
 
-	// Look for acks of opens only now. If one has come with a call that we've counted, or before
-	// it, OnOpenAcked then runs before the call does.
+	// Look for acks of opens only now. If an ack has arrived before a call that we've counted, or
+	// together with it, OnOpenAcked then runs before the call.
 	w.tellAcked()
 
 	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
 	if len(t.late) > 0 {
 		t.orderLate()
-		// Reserve some time for the late connections. Otherwise prompt ones that use up every
-		// Dispatch would keep them waiting forever.
+		// Reserve some time for the late connections. Otherwise prompt connections that use up
+		// every Dispatch would keep them waiting forever.
 		promptEnd -= t.total / 4
 	}
 	w.serve(&t.prompt, t.share/turnParts, promptEnd)
@@ -159,8 +160,9 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// orderLate sorts the late connections. The one that has waited longest comes first, and the
-// others by how many messages they have. Counts within a factor of two are considered equal.
+// orderLate sorts the late connections. The connection that has waited longest comes first. The
+// others follow in the order of their number of messages, where numbers with the same bit length
+// are considered equal.
 func (t *turns) orderLate() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -170,8 +172,8 @@ func (t *turns) orderLate() {
 	t.late[0] = oldest
 }
 
-// serve gives the connections of a queue turns of up to limit each, round by round. It stops
-// when nobody has more messages, or when the Dispatch has lasted for until.
+// serve gives the connections of a queue turns of up to limit each, round by round. It stops when
+// no connection has more messages, or when the Dispatch has lasted for until.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -193,8 +195,8 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	}
 }
 
-// settle is called at the end of a Dispatch. Connections that still have messages are late in
-// the next one.
+// settle is called at the end of a Dispatch. Connections that still have messages are late in the
+// next Dispatch.
 func (t *turns) settle() {
 	t.late = append(append(t.late, t.prompt...), t.exhausted...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
@@ -216,7 +218,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.game.Doing = tasks.Doing{}
 	c.turn.lastNumber = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
-	nextLook := 1 // the message after which we look at the clock again
+	nextLook := 1 // the message after which we read the clock again
 	for n := 1; n <= turnCalls; n++ {
 		message, ok := w.nextMessage(c)
 		if !ok {
@@ -262,8 +264,8 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// noteTime keeps track of the longest time between two looks at the clock, and of what ran in
-// that time. If that was several quick calls, it's the last one that gets the blame.
+// noteTime keeps track of the longest time between two readings of the clock, and of what ran in
+// that time. If several quick calls ran, the last one gets the blame.
 func (u *turn) noteTime(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
 		u.slowest = doing
@@ -281,7 +283,8 @@ func (t *turns) endTurn(c *Conn, start time.Duration) {
 	clear(left)
 }
 
-// nextMessage takes the next message of c. ok is false if none may run in this Dispatch.
+// nextMessage takes the next message of c. ok is false if no more messages may run in this
+// Dispatch.
 func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	next := w.peek(c)
 	if next == nil {
@@ -304,8 +307,8 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the reason of a channel's close that has arrived and waits for its turn.
-// ok is false if there is none. The caller holds the link's lock.
+// waitingClose returns the reason of a channel's close that has arrived and is waiting for its
+// turn. ok is false if there is none. The caller holds the link's lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
@@ -316,8 +319,8 @@ func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	return Destroyed, false
 }
 
-// peek returns the message that nextMessage would take, or nil. Unless one was taken before, it
-// takes a batch of messages from the machine first.
+// peek returns the message that nextMessage would take, or nil. If no message is left in taken, it
+// first takes a batch of messages from the machine.
 func (w *World) peek(c *Conn) *bunch.Message {
 	u := &c.turn
 	if !c.hasMessages() {
@@ -346,14 +349,14 @@ func (c *Conn) take(into []bunch.Message) int {
 	}
 	c.link.Unlock()
 	if limited {
-		// The ReceiveLimit holds the peer up, so raise it.
+		// The ReceiveLimit is holding up the peer, so raise it.
 		c.raiseReceiveLimit()
 	}
 	return n
 }
 
-// noteLate is called when a Dispatch is over but not all messages of the connection have run.
-// It counts that, and logs it at most once a second.
+// noteLate is called when a Dispatch is over but not all messages of the connection have run. It
+// counts the delay, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -375,8 +378,8 @@ func (c *Conn) noteLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun is called for a connection that has ended, and reports whether messages of it may
-// still run. If some have been late, they have endedTime to do so, counted from the first call.
+// mayStillRun is called for a connection that has ended, and reports whether its messages may still
+// run. Late messages may run for endedTime, counted from the first call of mayStillRun.
 func (c *Conn) mayStillRun() bool {
 	if !c.turn.isLate || c.closing.Load() {
 		return false
@@ -417,8 +420,8 @@ func (w *World) discard(c *Conn) {
 	}
 }
 
-// messageName returns what a log calls a message: the method that it calls or else, in
-// parentheses, what kind of message it is.
+// messageName returns the name of a message for the log: the method that it calls or, in
+// parentheses, the kind of message.
 func messageName(a *Actor, message bunch.Message) string {
 	called := calledBy(a, message)
 	switch {

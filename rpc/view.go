@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A view is the position that a connection sees from, on a server, along with the openings
-// that depend on it. Only the world's goroutine may use it.
+// On a server, a view is the position that a connection sees from, and the openings that depend on
+// this position. Only the world's goroutine may use it.
 type view struct {
-	// Where the connection sees from.
+	// The position that the connection sees from.
 	target  *Actor // set by SetView; if nil, see viewTarget
 	fixed   bool   // set by SetViewPoint: the view stays at x, y, z
 	x, y, z float32
@@ -18,23 +18,23 @@ type view struct {
 	searched   bool          // Conn.pawn has been called
 	searchedAt time.Duration // relevance.elapsed at that time
 
-	openings []*opening // of actors that relevancy decides about, in no particular order
+	openings []*opening // for actors that relevancy decides about, in no particular order
 
-	// After an open has failed, no further actors are opened until relevance.elapsed reaches
-	// this.
+	// After an open has failed, no further actors are opened until relevance.elapsed reaches pause.
 	pause time.Duration
 }
 
 // SetView makes the connection see from the position of a. UE: SetViewTarget, and the pawn
 // that the player controller possesses.
 //
-// From then on, a is open for the connection, and so are actors near a whose class has [At].
-// SetView takes effect within 0.1 s. It is for the server only, and must be called on the
-// world's goroutine.
+// From then on, a is open for the connection, and so are all actors near a whose class has [At].
+// SetView takes effect within 0.1 s. It is for the server only, and must be called on the world's
+// goroutine.
 //
-// If a is nil, or once a has ended, the connection sees as it does without SetView: from the
-// first actor with an At that it owns directly or, if there is none, through a chain, such as
-// the pawn of its controller. A connection that owns no such actor sees only its own actors.
+// If a is nil, or once a has ended, the connection has the same view as without SetView. It sees
+// from the first actor with an At that it owns directly. If there is none, it sees from one that it
+// owns through a chain, such as the pawn of its controller. A connection that owns no such actor
+// sees only its own actors.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -54,9 +54,9 @@ func (c *Conn) SetView(a *Actor) error {
 	return nil
 }
 
-// SetViewPoint makes the connection see from a point, as spectators do, until the next
-// SetView or SetViewPoint. It is for the server only, and must be called on the world's
-// goroutine. UE: FNetViewer::ViewLocation.
+// SetViewPoint makes the connection see from a point, for example for a spectator, until the next
+// SetView or SetViewPoint. It is for the server only, and must be called on the world's goroutine.
+// UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
 		return errOnClient("SetViewPoint")
@@ -97,11 +97,11 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor that the connection sees from unless SetView says otherwise.
+// pawn returns the actor that the connection sees from without a SetView.
 //
-// It is called for each actor that is RelevantAsOwner. If every call searched, the cost would
-// grow with the square of the number of those, so it only searches once per Flush, or if the
-// pawn has ended or changed hands.
+// It is called for each actor that is RelevantAsOwner. If every call searched, the cost would grow
+// with the square of the number of these actors. It therefore searches only once per Flush, or if
+// the pawn has ended or changed hands.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	now := c.world.relevance.elapsed
@@ -139,7 +139,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add adds an opening, unless it's the game and not relevancy that decides about its actor.
+// add adds an opening, unless the game decides about its actor instead of relevancy.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.viewIndex = len(v.openings)
@@ -165,8 +165,8 @@ func (v *view) remove(o *opening) {
 	}
 }
 
-// markActors points relevancy.here of each actor at its opening, until finishSurvey. It saves
-// a survey from having to look them up in a map.
+// markActors points relevancy.here of each actor at its opening, until finishSurvey. That way, a
+// survey doesn't have to look up the openings in a map.
 func (v *view) markActors() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o

@@ -23,9 +23,9 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// A World is one game's end of all its connections, and plays the part of Unreal's game thread.
-// Handlers, checks, hooks and constructors run one at a time, on the goroutine that drives the
-// world by [World.Tick] (or Dispatch and Flush) or [World.Run].
+// A World is one game's end of all its connections. It plays the part of Unreal's game thread:
+// handlers, checks, hooks and constructors run one at a time, on the goroutine that drives the
+// world by calling [World.Tick], Dispatch and Flush, or [World.Run].
 //
 // Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel,
 // SetEmulation, HandshakeStats and MethodStats are safe for concurrent use. All other methods
@@ -35,17 +35,17 @@ type World struct {
 	log      *slog.Logger  // logs.All, for records without a category
 	logs     *logs.Set     // by category
 	trace    *trace.Writer // nil if there is none
-	extended extend.World  // what package stream has added
+	extended extend.World  // additions of package stream
 
 	// Classes and actors. Used only by the world's goroutine, except for table and actors.alive.
 	table      classTable // has its own lock
 	bindings   map[*Class]*binding
-	actors     actorTable // those that are alive
+	actors     actorTable // actors that are alive
 	replicator replicator // server: which states to compare and send
 	relevance  relevance  // server: which connections an actor is open for
 
-	// Server: actors whose channels the next Flush closes. They are dormant, or else they
-	// have left an owner whose client has acknowledged the open.
+	// Server: actors whose channels the next Flush closes. They are either dormant, or have left an
+	// owner whose client has acknowledged the open.
 	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except for parts of dos.
@@ -53,7 +53,7 @@ type World struct {
 	joining      []*Conn      // joined, and waiting to be admitted
 	ending       []*Conn      // ended, and waiting to be expelled
 	loggingIn    []*handshake // waiting until connections of the same identity in ending are expelled
-	greeting     greeting     // of the last connection admitted, until its tasks have run
+	greeting     greeting     // greets the last connection admitted, until its tasks have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch  // has its own lock for the fields that Stats reads
@@ -64,7 +64,7 @@ type World struct {
 	frame      frame               // the current step
 	game       tasks.Runner[*Conn] // runs functions of the game one by one, and catches panics
 	local      localCalls          // calls that run in this world
-	turns      turns               // whose messages run now, and for how long
+	turns      turns               // decides whose messages run now, and for how long
 	requests   requests            // requests that this world makes to itself
 	background background          // handlers of Request.Go
 	handling   handling            // the call that is being handled
@@ -77,7 +77,7 @@ type World struct {
 	lobby    lobby                // posts, and all connections from first packet to end
 	dropped  atomic.Uint64        // result of Dropped
 	rate     *budget.Meter        // Config.WorldRate; nil if there is no limit
-	siblings sealed.Siblings      // what the sealed carriers of this world share
+	siblings sealed.Siblings      // state shared by the sealed carriers of this world
 	sockets  *badnet.Sockets      // for Config.Emulation; nil if there is none
 }
 
@@ -171,7 +171,8 @@ func (w *World) freeze() {
 	w.table.freeze()
 }
 
-// IsServer reports whether this world has authority. It has, unless it has connected to a server.
+// IsServer reports whether this world has authority. A world has authority unless it has connected
+// to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
 // role returns "server" or "client", as shown in tables and traces.
@@ -182,12 +183,13 @@ func (w *World) role() string {
 	return "client"
 }
 
-// SetLogLevel changes the log level. If categories are given, it sets the level of those alone.
-// Otherwise it sets the level of all records that have no category, or whose category has no
-// level of its own. It returns an error if a category does not exist. UE: Log LogRep Verbose.
+// SetLogLevel changes the log level. If categories are given, it sets only the level of these
+// categories. Otherwise it sets the level of all records that have no category, or whose category
+// has no level of its own. It returns an error if a category does not exist. UE: Log LogRep
+// Verbose.
 //
-// Records at Debug have one of these categories. A slog.Handler receives it too, by WithAttrs,
-// as the attribute category:
+// Each record at Debug has one of the following categories. A slog.Handler receives it by
+// WithAttrs, as the attribute category:
 //
 //   - handshake
 //   - channel: actors open and close
@@ -197,7 +199,7 @@ func (w *World) role() string {
 //   - relevancy
 //   - dormancy
 //
-// Records below the level cost no formatting.
+// Records below the level are not formatted.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
@@ -217,9 +219,9 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the current Dispatch, Flush or Tick. Between them it
-// returns the time of the last one, and before the first it is the zero time. In [World.Run] it
-// is the system's time. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the current Dispatch, Flush or Tick. Between these calls,
+// it returns the time of the last one. Before the first call, it returns the zero time. In
+// [World.Run], the time is the system's time. UE: UWorld::GetTimeSeconds.
 //
 // Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors. Handlers
 // have [Call].Now.
@@ -244,8 +246,8 @@ func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics if a method of World was passed no function. The panic has to come now, because
-// the tick that would call the function couldn't tell who passed it.
+// mustRun panics if a method of World was passed no function. It panics now, because the tick that
+// would call the function couldn't tell who passed it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
@@ -262,25 +264,26 @@ func (w *World) Conns() []*Conn {
 	return conns
 }
 
-// Close closes all connections with code and reason, and returns when their carriers
-// have ended. Like [Conn.Close], it still delivers what was sent reliably. Use
-// HostClosedConnection for an orderly shutdown.
+// Close closes all connections with code and reason, and returns when their carriers have ended.
+// Like [Conn.Close], it still delivers everything that was sent reliably. Use HostClosedConnection
+// for an orderly shutdown.
 //
 // From the call on, the world accepts no connection and no post, and Run returns ErrClosed.
 // OnDisconnect runs in the next Dispatch.
 //
-// If ctx ends first, Close returns an error, and the connections continue to close in the
+// If ctx ends before that, Close returns an error, and the connections continue to close in the
 // background. To wait for them, call Close again or use [Conn.Wait].
 //
-// Close does not close listeners. Call [Listener.Close] after it, which waits for clients
-// that need to receive the close again.
+// Close does not close listeners. Call [Listener.Close] afterwards. It waits for clients to which
+// the close has to be sent again.
 //
-// Close also ends the trace of [Config].Trace, and returns an error of its writer.
+// Close also ends the trace of [Config].Trace. If writing the trace has failed, Close returns the
+// error.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
-	// Close the connections even if ctx has ended. One that is still being attached isn't among
-	// them, but finds the lobby closed and closes itself.
+	// Close the connections even if ctx has ended. A connection that is still being attached isn't
+	// in the list, but finds the lobby closed and closes itself.
 	for _, c := range w.lobby.all() {
 		c.Close(code, reason)
 	}
@@ -295,9 +298,9 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 // been sent. If ctx ends first, it returns the cause of ctx. The world must be driven while it
 // waits.
 //
-// To shut down, a server makes its handlers refuse new requests, calls WaitHandlers for those
-// still running, and closes the world. Afterwards it may call WaitHandlers again, to wait for
-// functions whose askers are gone. Their ctx has ended by then.
+// To shut down, a server makes its handlers refuse new requests, calls WaitHandlers to wait for the
+// running ones, and closes the world. Afterwards it may call WaitHandlers again, to wait for
+// functions whose askers are gone. The ctx of these functions has ended by then.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
 // catch must be deferred around functions of the game that run on other goroutines. It recovers
@@ -344,8 +347,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Spawn is like the function [Spawn], for callers that have no need for the object, or that have
-// bound no constructor.
+// Spawn is like the function [Spawn], for callers that don't need the object, or that have bound no
+// constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
@@ -382,7 +385,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return a, nil
 	}
 
-	// Open it for its owner or, if it's AlwaysRelevant, for everybody.
+	// Open the actor for its owner or, if it's AlwaysRelevant, for everybody.
 	if err == nil && a.relevancy.always {
 		// Before we open it for everybody, make sure that its states fit into an open.
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
@@ -436,16 +439,17 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// mustBeInside panics if the caller isn't on the world's goroutine, but only if
-// Config.CheckGoroutine asks for this check. what and of name the method and what it was called
-// on, for the message. of may be nil.
+// If Config.CheckGoroutine is set, mustBeInside panics if the caller isn't on the world's
+// goroutine. For the message, what is the name of the method, and of is the object that it was
+// called on, or nil.
 func (w *World) mustBeInside(what string, of fmt.Stringer) {
 	if w.config.CheckGoroutine {
 		w.checkGoroutine(tasks.Doing{What: what, Of: of})
 	}
 }
 
-// checkGoroutine is the slow part of mustBeInside, kept apart so that the latter is inlined.
+// checkGoroutine is the slow part of mustBeInside. It is a separate function so that mustBeInside
+// can be inlined.
 func (w *World) checkGoroutine(doing tasks.Doing) {
 	if w.drive.Elsewhere() {
 		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
@@ -454,8 +458,8 @@ func (w *World) checkGoroutine(doing tasks.Doing) {
 }
 
 // Destroy ends an actor and its copies on all clients. Calls that were sent before are still
-// delivered, but from now on calls on it return ErrClosed. A client can only destroy copies that
-// are torn off, and placed ones without a channel.
+// delivered, but later calls on the actor return ErrClosed. A client can destroy only copies that
+// are torn off, and placed actors without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.valid():
@@ -496,13 +500,12 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors yields the game's actors that are alive here, in the order of their [Ref]. On a
-// server these are the actors that it has spawned, on a client its copies. The actors of
-// package stream are left out. Actors must be called on the world's goroutine. UE:
-// TActorIterator.
+// Actors yields the game's actors that are alive here, in the order of their [Ref]. On a server,
+// these are the actors that it has spawned. On a client, they are its copies. The actors of package
+// stream are left out. Actors must be called on the world's goroutine. UE: TActorIterator.
 //
-// Actors may be added and may end during the iteration. It yields neither those that are added
-// after it has begun, nor those that have ended.
+// Actors may be added and may end during the iteration. The iteration yields neither actors that
+// were added after it began, nor actors that have ended.
 func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // a server numbers its actors in the order of Spawn
 	if !w.IsServer() {

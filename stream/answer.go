@@ -7,17 +7,17 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer is what an incoming transfer has to say to its sender: first where to continue,
-// then credit, and finally the end. The writer and the application decide what that is, and
-// the world's goroutine sends it.
+// An answer holds the messages that an incoming transfer sends to its sender: first where to
+// continue, then credit, and finally the end. The writer and the application set their contents,
+// and the world's goroutine sends them.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
 	reply   *accept // answer to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements stored when the transfer began, for Progress
-	credit  credit  // how far the sender may go; set when reply is sent
-	remind  alarm   // makes a tick report what was consumed
+	credit  credit  // limits what the sender may send; set when reply is sent
+	remind  alarm   // makes a tick report the progress
 
 	// Used by the world's goroutine only.
 	replied  bool  // reply was sent
@@ -25,8 +25,9 @@ type answer struct {
 	promised int64 // bytes of memory that the account has promised for the credit
 }
 
-// resume lets the sender continue at offset, which for an array is where element index begins.
-// hasAll means that the store has all of the content. The writer calls resume once.
+// resume lets the sender continue at offset. For an array, offset is where the element with the
+// number index begins. hasAll means that the store has all of the content. The writer calls resume
+// once.
 func (a *answer) resume(offset, index int64, hasAll bool) {
 	in := a.in
 	in.mu.Lock()
@@ -36,7 +37,7 @@ func (a *answer) resume(offset, index int64, hasAll bool) {
 	}
 	in.arrival.resume(offset)
 	in.arrival.checkStored(index)
-	if in.finished { // because more is stored than the sender has
+	if in.finished { // because the store has more than the sender
 		return
 	}
 	a.resumed = in.header.progress(offset, index)
@@ -61,12 +62,12 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	case in.finished:
 		return true, true, sendDone.call(pipe, done{in.header.id})
 	case !a.replied:
-		// The writer has yet to find out how much is stored.
+		// The writer doesn't know yet how much is stored.
 		return false, false, nil
 	}
 	sent, err = a.grant(pipe, now)
 	if a.credit.consumed != a.credit.reported {
-		// It was too little or too soon for a report, so come back to it later.
+		// It was too little or too early for a report, so report it later.
 		a.remind.set(in.peer, progressInterval)
 	}
 	return sent, false, err
@@ -79,13 +80,13 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival.uncountEarly()
 
 	// Until now the sender could not go on, perhaps because the transfer was waiting for memory.
-	// Don't hold that against it.
+	// Measure its use of the credit only from now on.
 	arrival.usage = newUsage(time.Now(), arrival.parts.next)
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 
-	// The limit may be below what the sender has sent already, since we have promised no more
-	// than this.
+	// The limit may be lower than what the sender has sent already, because we have promised no
+	// more memory than this.
 	a.reply.limit = a.credit.limit
 	extend.Owe(a.in.peer.conn, 1) // the message that ends the transfer
 	return sendAccept.call(pipe, *a.reply)
@@ -96,7 +97,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
 	moved := a.credit.due() || a.credit.consumed != a.credit.reported
 	if moved && !a.cover(a.credit.ahead) {
-		return false, nil // there's no memory, so the sender must wait
+		return false, nil // there isn't enough memory, so the sender must wait
 	}
 	growTime := func() time.Duration { return s.growTime(in.peer.conn) }
 	limit, due := a.credit.next(now, growTime, a.cover)
@@ -108,7 +109,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 }
 
 // cover has the account promise memory for ahead bytes of credit, in addition to what it has
-// promised already. It returns false, and gets nothing, if there isn't enough. It must be
+// promised already. If there isn't enough memory, it returns false and promises nothing. It must be
 // called on the world's goroutine, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	missing := heldBytes(ahead) - a.promised
@@ -122,8 +123,8 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// consumed is called when the application has consumed something. If a grant is due, it wakes
-// the world at once, and otherwise some time later, for a report of progress. The caller holds
+// consumed is called when the application has consumed something. If a grant is due, it wakes the
+// world at once. Otherwise it does so some time later, for a report of progress. The caller holds
 // mu.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
@@ -132,7 +133,7 @@ func (a *answer) consumed() {
 	a.remind.set(a.in.peer, progressInterval)
 }
 
-// passed returns the offset before which content needs no credit any more, because the store
-// had it or because the application has consumed it. The application may have consumed some
-// even before the header was answered. The caller holds mu.
+// passed returns the offset up to which content needs no more credit, because the store had it or
+// because the application has consumed it. The application may have consumed content even before
+// the header was answered. The caller holds mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.consumedBytes, a.in.arrival.parts.base) }

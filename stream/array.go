@@ -20,51 +20,51 @@ import (
 type Array[T any] struct {
 	name         string
 	codec        *codec.Codec // of T
-	elementBytes int          // how large an element can get when it's encoded
-	maxPart      int          // most bytes of elements in one RPC; 0 for the backend's default
-	shape        uint64       // of T; the header has it too, and the receiver compares them
+	elementBytes int          // maximum size of an encoded element
+	maxPart      int          // maximum bytes of elements in one RPC; 0 for the backend's default
+	shape        uint64       // shape of T; the receiver compares it with the one in the header
 }
 
 // An ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
-// arrayOptions holds what MaxElementBytes and MaxBytesPerRPC were given, or 0.
+// arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC, or 0.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes bounds the encoded size of an element, in place of the bound that follows
-// from its type. A transfer with a larger element fails.
+// MaxElementBytes sets the maximum size of an encoded element. It replaces the bound that follows
+// from the element's type. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC sets how many bytes of elements go into one RPC, from 1 to 65,472. An RPC
-// carries as many whole elements as fit, but at least one. The default is 32 KiB less headers,
-// or 28 KiB with [Slices]. The article computes this value in its loop.
+// MaxBytesPerRPC sets the maximum number of bytes of elements in one RPC, from 1 to 65,472. An RPC
+// carries as many whole elements as fit, but at least one. The default is 32 KiB minus headers, or
+// 28 KiB with [Slices]. The article computes this value in its loop.
 //
-// Small RPCs let the game's own traffic in between them and suit a small reliable buffer. Large
-// ones cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's
-// Share leaves free, which is half by default. If the RPCs of a transfer might not fit, the
+// Small RPCs let the game's own traffic in between them, and suit a small reliable buffer. Large
+// RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's Share
+// leaves free. By default, this is half of the buffer. If the RPCs of a transfer might not fit, the
 // transfer fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
 // NewArray declares an array. The name has 1 to 64 bytes.
 //
 // T may be any type that an argument of package rpc may have: NewArray[Item], but not
-// NewArray[*Item]. Strings, slices and maps in it need a bound, from which the maximum size of
-// an encoded element follows. NewArray panics if one of them has none, or if an element might
-// not fit into the largest bunch.
+// NewArray[*Item]. Strings, slices and maps in T need a bound, because the maximum size of an
+// encoded element depends on it. NewArray panics if a bound is missing, or if an element might not
+// fit into the largest bunch.
 //
-// An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2
-// up to 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes. A
-// struct of up to 15 fields takes 1 byte more than its fields. This means that in a []uint16, a
-// value above 255 takes 3 bytes, and packet headers add 8 %.
+// An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2 up to
+// 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes. A struct of
+// up to 15 fields takes 1 byte more than its fields. For example, a value above 255 in a []uint16
+// takes 3 bytes, to which packet headers add 8 %.
 //
-// Many numbers take fewer bytes in an element that encodes itself. A type page [256]uint16
-// with AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 a value. Such an element is
-// bounded by its MaxEncodedSize, which doesn't include its length of 1 to 4 bytes, or by
-// [MaxElementBytes], which does.
+// Many numbers take fewer bytes in an element that encodes itself. For example, a type page
+// [256]uint16 with the methods AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 bytes per
+// value. Such an element is bounded by its MaxEncodedSize, which doesn't include its length of 1 to
+// 4 bytes, or by [MaxElementBytes], which does.
 //
-// If T has a method Validate() error, a goroutine of the transfer calls it before an element
-// is sent, and again when it has been received. If it returns an error, the transfer ends with
-// ErrCanceled at both ends.
+// If T has a method Validate() error, a goroutine of the transfer calls it before an element is
+// sent, and again after the element has been received. If Validate returns an error, the transfer
+// ends with ErrCanceled at both ends.
 //
 // Unlike classes, topics are not compared when two ends connect. If the receiver has no handler
 // for the topic, or its elements have different fields, the transfer fails with ErrRejected and
@@ -92,7 +92,7 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	return a
 }
 
-// declare sets the fields that follow from t. given is what MaxElementBytes was given, or 0.
+// declare sets the fields that follow from t. given is the argument of MaxElementBytes, or 0.
 func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	if a.codec, err = codec.Of(t); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	if stopAt >= 0 {
 		until = min(until, int(stopAt))
 	}
-	// We can't know how large an item is before it's encoded, so stop when the largest one might
-	// not fit. An empty block takes one in any case.
+	// We can't know the size of an item before it's encoded, so stop when an item of the maximum
+	// size would not fit. An empty block takes one item in any case.
 	for s.next < until && (b.count == 0 || len(b.room()) >= s.array.elementBytes) {
 		if err := s.encode(b); err != nil {
 			return err
@@ -184,9 +184,8 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check returns an error if size bytes are more than an element may take. That can only happen
-// with MaxElementBytes, since any other bound is the sum of what the fields may take, and the
-// codec has checked those.
+// check returns an error if size bytes are more than an element may take. That can only happen with
+// MaxElementBytes. Any other bound is the sum of the fields' bounds, which the codec has checked.
 func (a *Array[T]) check(size int) error {
 	if size <= a.elementBytes {
 		return nil
@@ -212,13 +211,14 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	}}, fn == nil)
 }
 
-// fields describes the fields of an element, to tell a sender whose elements have others.
+// fields describes the fields of an element. A sender whose elements have other fields is told
+// this.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
-// decode is the decodeFunc of the array. It decodes count elements from b, or as many as there
-// are if count is negative, but stops early once the batch takes batchBytes of memory.
+// decode is the decodeFunc of the array. It decodes count elements from b, or all elements in b if
+// count is negative, but stops early once the batch takes batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
 	rest := b
@@ -229,7 +229,7 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 		var memory int
 		rest, memory, err = a.next(rest, &batch[len(batch)-1])
 		if err != nil {
-			// The elements before it are fine. Return them along with the error.
+			// The elements before this one are fine. Return them along with the error.
 			batch = batch[:len(batch)-1]
 			break
 		}
@@ -245,8 +245,9 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	return p, err
 }
 
-// next decodes an element into item and validates it. memory is what it takes on top of item
-// itself, such as the content of its slices. After an error, rest is b.
+// next decodes an element into item and validates it. memory is the number of bytes that the
+// element takes in addition to item itself, such as the content of its slices. After an error, rest
+// is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
@@ -275,9 +276,9 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, maxCap)
 }
 
-// An IncomingArray is an array at its receiver. Its elements are either pushed to the
-// application, by OnBatch, or pulled by it, with Batches or Collect. Until they are consumed,
-// the sender has to wait.
+// An IncomingArray is an array at its receiver. Its elements are either pushed to the application,
+// by OnBatch, or pulled by it, with Batches or Collect. The sender has to wait until they are
+// consumed.
 type IncomingArray[T any] struct {
 	Incoming
 	claimed bool // set by OnBatch, Batches or Collect
@@ -285,8 +286,8 @@ type IncomingArray[T any] struct {
 
 // OnBatch makes the world's goroutine call fn with the elements, batch by batch and in order.
 //
-// In each tick in which elements wait, fn is called at least once. It is called again until
-// the tick has spent its time for bulk, an eighth of the time between two ticks.
+// In each tick in which elements are waiting, fn is called at least once. It is called again until
+// the tick has used up its time for bulk, which is an eighth of the time between two ticks.
 //
 // OnBatch must be called by the transfer's handler. It panics if fn is nil, or if OnBatch,
 // Batches or Collect was called before.
@@ -333,9 +334,9 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 // Collect returns all elements. If ctx ends before the transfer is complete, Collect cancels
 // the transfer.
 //
-// Config.MaxBytes only bounds the encoded size. In memory, structs of zeros take about twenty
-// times as much, and maps up to a hundred times. If the peer isn't trusted, use Batches and
-// count.
+// Config.MaxBytes only limits the encoded size. In memory, structs of zeros take about twenty times
+// as much, and maps up to a hundred times as much. If the peer isn't trusted, use Batches and count
+// the elements.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
@@ -347,8 +348,8 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim panics if OnBatch, Batches or Collect has been called before. by is the one that is
-// being called now.
+// claim panics if OnBatch, Batches or Collect has been called before. by is the name of the method
+// that is being called now.
 func (a *IncomingArray[T]) claim(by string) {
 	if a.claimed {
 		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))

@@ -67,7 +67,7 @@ type Network struct {
 	start    time.Time
 	nextTick time.Time // beginning of the next tick
 	onTick   []func(now time.Time)
-	driving  bool                     // a world is being driven, so handlers must not tick the network
+	driving  bool                     // while a world is driven, handlers must not tick the network
 	paused   map[*rpc.World]time.Time // end of each pause
 	idle     *time.Timer              // calls failIdle after maxIdle without a tick
 

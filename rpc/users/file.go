@@ -15,14 +15,14 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// ErrUser means that the user has no token in the token file that begins as requested.
+// ErrUser means that the token file has no token of the user with the given prefix.
 var ErrUser = errors.New("no such user")
 
 // ErrTokens means that a user has a thousand tokens already.
 var ErrTokens = errors.New("too many tokens")
 
-// editTime is how long we wait for other processes that are editing a file, which takes them
-// milliseconds.
+// editTime is the maximum time that we wait for other processes that are editing a file. An edit
+// takes milliseconds.
 const editTime = 5 * time.Second
 
 // List returns the tokens of a file in the order of its lines. It may run while Add and Revoke
@@ -32,18 +32,18 @@ func List(path string) ([]Token, error) {
 	return tokens, err
 }
 
-// list is List, except that it also returns the file's text.
+// list is like List, but also returns the file's text.
 func list(path string) (text string, tokens []Token, err error) {
 	text, tokens, err = read(path)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return text, tokens, err
 	}
 
-	// There's a bad line, but we may just have read half of one that Add or Revoke was writing.
-	// They hold the lock while they write, so read the file again under it.
+	// There's a bad line, but we may have read only half of a line that Add or Revoke was writing.
+	// They hold the lock while they write, so take the lock and read the file again.
 	f, lockErr := files.Lock(path, editTime)
 	if lockErr != nil {
-		// We may not be allowed to write to the file, for instance, which the lock requires.
+		// The lock requires permission to write to the file, which we may not have.
 		return "", nil, err
 	}
 	defer f.Close()
@@ -62,7 +62,7 @@ func read(path string) (text string, tokens []Token, err error) {
 	return text, tokens, nil
 }
 
-// readText returns the text of a file, less any zeros that a crash has left at its end.
+// readText returns the text of a file, without any zeros that a crash has left at its end.
 func readText(path string) (text string, err error) {
 	b, err := os.ReadFile(path)
 	text = string(b)
@@ -77,14 +77,14 @@ func readText(path string) (text string, err error) {
 // at path does not exist, Add creates it. Add fails with [ErrName] for a bad name, and with
 // [ErrTokens] if the user has a thousand tokens.
 //
-// A user may have several tokens, and a note tells them apart. It is one line of text and isn't
-// secret. Add and Revoke may run concurrently on one file, even in several processes.
+// A user may have several tokens, and a note tells them apart. The note is one line of text and
+// isn't secret. Add and Revoke may run concurrently on one file, even in several processes.
 func Add(path, user string, note ...string) (token string, err error) {
 	token = rand.Text()
 	return token, add(path, user, token, note...)
 }
 
-// add is Add for a token that the caller has chosen.
+// add does what Add does, with a token that the caller has chosen.
 func add(path, user, token string, notes ...string) error {
 	line, err := formatLine(user, token, notes)
 	if err != nil {
@@ -111,8 +111,8 @@ func add(path, user, token string, notes ...string) error {
 	})
 }
 
-// formatLine returns the line for a token, after checking that the line would be read back as
-// it was meant.
+// formatLine returns the line for a token. It returns an error if parsing the line wouldn't give
+// the same token.
 func formatLine(user, token string, notes []string) (string, error) {
 	line := strings.Join(append([]string{user + ":" + token}, notes...), " # ") + "\n"
 	if err := CheckName(user); err != nil {
@@ -129,12 +129,12 @@ func formatLine(user, token string, notes []string) (string, error) {
 	return line, nil
 }
 
-// Revoke removes the tokens of a user that begin with prefix, such as a Shown, and returns how
-// many it has removed. If prefix is empty, it removes all tokens of the user. It fails with
-// [ErrUser] if there are none.
+// Revoke removes the tokens of a user that begin with prefix, such as the result of [Token.Shown],
+// and returns the number of removed tokens. If prefix is empty, it removes all tokens of the user.
+// It fails with [ErrUser] if it finds none.
 //
-// It does not invalidate a login code that the server's owner requested by the user's name, so
-// such a code still lets the user in afterwards: see Invite.
+// It does not invalidate a login code that the server's owner requested by the user's name. Such a
+// code still lets the user in afterwards: see [Users.Invite].
 func Revoke(path, user, prefix string) (revoked int, err error) {
 	// edit would create the file.
 	if _, err := os.Stat(path); err != nil {
@@ -160,12 +160,12 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 	return revoked, err
 }
 
-// edit writes the text that change returns to a token file, which it locks meanwhile and creates
-// if necessary. It leaves a file alone that has an error in it.
+// edit replaces the text of a token file with the text that change returns. It holds the file's
+// lock, and creates the file if necessary. If the file contains an error, edit doesn't change it.
 //
-// The text is written in place and no line ever moves. A crash can therefore damage only the
-// line that is changing, and never leaves part of a new one. Besides, the file keeps its owner,
-// its mode and its links, so a server can still read what root has edited.
+// The text is written in place and no line ever moves. A crash can therefore damage only the line
+// that is changing, and never leaves part of a new line. The file also keeps its owner, its mode
+// and its links, so a server can still read a file that root has edited.
 func edit(path string, change func(text string, tokens []Token) (string, error)) error {
 	f, err := lock(path)
 	if err != nil {
@@ -187,7 +187,7 @@ func edit(path string, change func(text string, tokens []Token) (string, error))
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncWriterAt is as much of a file as write needs.
+// syncWriterAt has the methods of a file that write needs.
 type syncWriterAt interface {
 	io.WriterAt
 	Sync() error
@@ -196,7 +196,8 @@ type syncWriterAt interface {
 // write replaces before with text, which may have one more line at its end.
 //
 // A crash could leave part of a new line, which would lock out all users. We therefore write the
-// line as a comment first, and turn it into a token by its first byte once all of it is on disk.
+// line as a comment first. Once all of it is on disk, we turn it into a token by writing its first
+// byte.
 func write(f syncWriterAt, before, text string) error {
 	if start := len(before); len(text) > start {
 		start += strings.IndexFunc(text[start:], func(r rune) bool { return r != '\n' })

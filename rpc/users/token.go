@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// minToken is the length in bytes that a token must have at least. It keeps out tokens that
-	// people make up, whereas 16 random hex digits are 64 bits.
+	// minToken is the minimum length of a token in bytes. It keeps out tokens that people make up,
+	// but allows 16 random hex digits, which are 64 bits.
 	minToken = 16
 
-	// maxToken is the longest token, in bytes, that fits into a login: see rpc.Config.Token.
+	// maxToken is the maximum length of a token in bytes. Longer tokens don't fit into a login: see
+	// rpc.Config.Token.
 	maxToken = 4096
 
-	// A user may ask for any number of codes and redeem them all, and every login reads the file
-	// to which that adds. So we limit how many tokens a user has (maxTokens), and how many bytes
-	// a token may have if the machine that redeems a code chooses it (maxMachineToken).
+	// A user may request and redeem any number of codes. Each adds a token to the file, which every
+	// login reads. We therefore limit the number of tokens of a user (maxTokens), and the size of a
+	// token that was chosen by the machine that redeemed a code (maxMachineToken).
 	maxTokens       = 1000
 	maxMachineToken = 128
 
-	// shownBytes is how much of a token Shown gives away: enough to tell a user's tokens apart,
-	// but too little to help an attacker guess one.
+	// shownBytes is the number of bytes of a token that Shown reveals. They are enough to tell a
+	// user's tokens apart, but too few to help an attacker guess one.
 	shownBytes = 4
 )
 
 // A Token is one line of a token file: a secret that lets its user log in.
 type Token struct {
 	User   string
-	Note   string // what follows " #" on the line
+	Note   string // the text after " #" on the line
 	secret string
 }
 
@@ -66,7 +67,7 @@ func parse(text string) (tokens []Token, err error) {
 func parseLine(line string) (t Token, err error) {
 	line = strings.TrimPrefix(line, "\ufeff") // the byte order mark of editors on Windows
 
-	// The space in front lets a line consist of nothing but a comment.
+	// Because of the space in front, a line may consist of a comment alone.
 	login, note, _ := strings.Cut(" "+strings.TrimSpace(line), " #")
 	login = strings.TrimSpace(login)
 	if login == "" {
@@ -84,8 +85,8 @@ func parseLine(line string) (t Token, err error) {
 	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
 }
 
-// checkPrintable refuses tokens with control characters, because whoever lists the tokens may
-// have Shown print them on a terminal.
+// checkPrintable refuses tokens with control characters, because a program that lists tokens may
+// print their Shown on a terminal.
 func checkPrintable(token string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("the token has characters that cannot be printed; take a random one")
@@ -114,11 +115,11 @@ var ErrName = errors.New("bad name")
 
 var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
 
-// CheckName returns an error if a name cannot be that of a user or a machine.
+// CheckName returns an error if name is not valid for a user or a machine.
 //
-// A name has 1 to 79 bytes of letters, digits, spaces and ._-(). It must not begin with a dot,
-// dash or space, nor end with a dot or space, which makes it a valid file name on Linux as it
-// stands. Names are case-sensitive.
+// A name has 1 to 79 bytes of letters, digits, spaces and ._-(). It must not begin with a dot, dash
+// or space, nor end with a dot or space. A valid name can be used unchanged as a file name on
+// Linux. Names are case-sensitive.
 func CheckName(name string) error {
 	if len(name) > MaxName || !goodName.MatchString(name) {
 		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",

@@ -21,33 +21,33 @@ import (
 // ErrToken means that the token file does not contain the token of a login.
 var ErrToken = errors.New("unknown token")
 
-// ErrUnchecked is what a client gets while the server can't read its token file. The client's
-// token may well be right, so the client may try again, and the login doesn't count as failed.
+// ErrUnchecked is the error that a client gets while the server can't read its token file. The
+// client's token may be valid, so the client may try again, and the login doesn't count as failed.
 var ErrUnchecked error = &rpc.CloseError{Code: rpc.ServerFull, Reason: "the server cannot check tokens now"}
 
 // Users checks logins against a token file and a list of login codes. It reads the file again
 // for every login, so edits take effect at once. The codes are lost when the server ends.
 //
-// The methods are safe for concurrent use. Do not call those that read the file on the world's
-// goroutine.
+// The methods are safe for concurrent use. Methods that read the file should not be called on the
+// world's goroutine.
 type Users struct {
 	path string
 
-	// codes has the login codes that have not expired, by the MACs of their letters. Those that
-	// were redeemed have each added a line to the token file. Of the others, it has only the
-	// latest for each argument of Invite.
+	// codes has the login codes that have not expired, keyed by the MAC of their letters. A code
+	// that was redeemed has added a line to the token file. For each argument of Invite, there is
+	// at most one code that was not redeemed.
 	codes map[string]*loginCode
 	mu    sync.Mutex // guards codes
 
-	// cache is the file as we parsed it last. A login still reads the file, but only parses it
-	// if it has changed since.
+	// cache is the result of parsing the file. Every login reads the file, but parses it only if it
+	// has changed since then.
 	cache atomic.Pointer[table]
 }
 
 // A table maps the tokens in a file's text to their users. It is immutable.
 type table struct {
 	text  string
-	users map[string]string // by the token's MAC
+	users map[string]string // keyed by the token's MAC
 }
 
 // Open reads the token file at path, which must exist.
@@ -57,17 +57,17 @@ func Open(path string) (*Users, error) {
 	return u, err
 }
 
-// Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. The code is valid
-// for ten minutes from now, but only until Invite is called with the same argument again.
-// The machine that has used it may use it again within the ten minutes, in case the answer got
-// lost.
+// Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. The code is valid for
+// ten minutes from now, but becomes invalid earlier if Invite is called with the same argument
+// again. The machine that has used the code may use it again within the ten minutes, in case the
+// answer got lost.
 //
-// A user requests a code with the identity of a connection, [rpc.Conn.Identity]. Such a code
-// becomes invalid when the token of that identity is revoked.
+// For a code that a user requests, identity is the identity of the user's connection, as returned
+// by [rpc.Conn.Identity]. Such a code becomes invalid when the token of that identity is revoked.
 //
-// The person who runs the server calls Invite with just a user's name. The user doesn't need
-// any tokens for that, and the code stays valid even if the user's tokens are revoked. Never
-// pass on a name that a client has sent.
+// For a code that the person who runs the server requests, identity is just a user's name. The user
+// doesn't need to have any tokens, and the code stays valid even if the user's tokens are revoked.
+// Never pass on a name that a client has sent.
 func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	if err := CheckName(UserOf(identity)); err != nil {
 		return "", err
@@ -113,8 +113,8 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// redeem lets a machine exchange a code for the right to log in with token, which it adds to the
-// file. No other token can be added by the same code.
+// redeem lets a machine exchange a code for the right to log in with token. It adds the token to
+// the file. No other token can be added by the same code.
 func (u *Users) redeem(code, token, machine string, now time.Time) error {
 	if err := cmp.Or(CheckName(machine), checkMachineToken(token)); err != nil {
 		return machineError{err}
@@ -127,7 +127,7 @@ func (u *Users) redeem(code, token, machine string, now time.Time) error {
 	case c == nil, !now.Before(c.expires):
 		return ErrCode
 	case c.token == digits:
-		// The machine didn't get our answer and tries again. We must not add the token again,
+		// The machine didn't get our answer and is trying again. We must not add the token again,
 		// because it may have been revoked since.
 		return nil
 	case c.token != "":
@@ -141,8 +141,8 @@ func (u *Users) redeem(code, token, machine string, now time.Time) error {
 	return err
 }
 
-// addFor adds a token for the user of an identity that requested a code. Since it reads the file
-// and anybody may send wrong codes, redeem calls it only once the code has turned out right.
+// addFor adds a token for the user of an identity that requested a code. Because it reads the file,
+// and anybody may send wrong codes, redeem calls it only after it has found the code to be right.
 func (u *Users) addFor(identity, token, note string) error {
 	tokens, err := u.current()
 	if err != nil {
@@ -150,8 +150,8 @@ func (u *Users) addFor(identity, token, note string) error {
 	}
 	user, digits, hasToken := strings.Cut(identity, "/")
 	if hasToken && tokens[digits] != user {
-		// The token that requested the code was revoked in the meantime. Its user must not get
-		// back in by the code.
+		// The token with which the code was requested has been revoked in the meantime. The code
+		// must not let its user back in.
 		return ErrCode
 	}
 	return add(u.path, user, token, note)
@@ -173,13 +173,13 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 	}
 }
 
-// Watch closes the connections of w whose tokens are no longer in the file. It reads the file
-// once per interval, or each second if interval is 0. code, with which it closes them, is one
-// of the game's. Watch returns when ctx ends.
+// Watch closes the connections of w whose tokens are no longer in the file. It closes them with
+// code, which the game chooses. Watch reads the file once per interval, or each second if interval
+// is 0. It returns when ctx ends.
 //
-// While the file cannot be read, Watch closes no connection. It writes to log when that state
-// begins and when it ends. A nil log means slog.Default(). The world must be driven by another
-// goroutine.
+// While the file cannot be read, Watch closes no connection. It writes to log when the file becomes
+// unreadable, and when it is readable again. A nil log means slog.Default(). The world must be
+// driven by another goroutine.
 func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration, log *slog.Logger) {
 	interval = cmp.Or(max(interval, 0), time.Second)
 	log = cmp.Or(log, slog.Default())
@@ -203,10 +203,11 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 	}
 }
 
-// closeRevoked reads the file and closes those of conns whose tokens it doesn't contain.
+// closeRevoked reads the file, and closes the connections in conns whose tokens it doesn't contain.
 //
-// The caller must list the connections first. If we read the file before that, a machine could
-// use a code in between, and its connection would be closed because our copy lacks its token.
+// The caller must list the connections first. If we read the file before that, a machine could use
+// a code in between. We would then close its connection, because our copy of the file lacks its
+// token.
 func (u *Users) closeRevoked(conns []*rpc.Conn, code rpc.Code) error {
 	valid, err := u.Valid()
 	if err != nil {
@@ -231,8 +232,8 @@ func (u *Users) Valid() (valid func(identity string) bool, err error) {
 }
 
 // current reads the file and returns the user of each token, by the token's MAC. It computes the
-// MACs only if the text has changed since the last time. Otherwise a login would cost more the
-// more tokens there are.
+// MACs only if the text has changed since the last call. Otherwise the cost of every login would
+// grow with the number of tokens.
 func (u *Users) current() (map[string]string, error) {
 	cached := u.cache.Load()
 	text, err := readText(u.path)
@@ -251,12 +252,12 @@ func (u *Users) current() (map[string]string, error) {
 	return users, nil
 }
 
-// key is random for each process. How long a map look-up takes may depend on what is looked up,
-// but an attacker who doesn't know the key can't tell which MAC a guess has.
+// key is random for each process. The time of a map look-up may depend on what is looked up, but an
+// attacker who doesn't know the key can't tell which MAC belongs to a guess.
 var key = []byte(rand.Text())
 
-// mac returns 16 hex digits under which a secret is filed. A single guess hits one of n secrets
-// with probability n in 2^64.
+// mac returns 16 hex digits that stand for a secret. The probability that a single guess matches
+// one of n secrets is n in 2^64.
 func mac(secret string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(secret))
