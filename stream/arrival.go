@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An arrival is the queue of an incoming transfer between the network and the writer. The
-// world's goroutine adds the parts and the sender's end message as they arrive, and the writer
-// takes the content in order.
+// An arrival is the queue between the network and the writer of an incoming transfer. The world's
+// goroutine adds the parts and the sender's end message as they arrive, and the writer takes the
+// content in order.
 //
 // Its fields are guarded by incoming.mu, except early.
 type arrival struct {
@@ -16,8 +16,8 @@ type arrival struct {
 
 	parts      assembly
 	endMessage *end  // size and digest of the content; nil until it arrives
-	takenBytes int64 // memory of the blocks that the writer took and that aren't consumed yet
-	usage      usage // of the credit
+	takenBytes int64 // memory of blocks that the writer has taken but that aren't consumed yet
+	usage      usage // how much of its credit the sender uses
 
 	// Wakes the writer when a part or the end message has arrived, when the delivery has room
 	// again, and when the transfer has ended.
@@ -54,9 +54,9 @@ func (a *arrival) add(p part) error {
 	return a.checkEnd()
 }
 
-// countEarly counts n bytes of a part, unless we have answered the header. It returns an error
-// if the sender broke the protocol: all transfers of a peer share one limit on early bytes,
-// which we announced in the limits message.
+// countEarly counts n bytes of a part as early, unless we have answered the header. All transfers
+// of a peer share a limit on early bytes, which we announced in the limits message. A sender that
+// exceeds it has broken the protocol, so countEarly returns an error.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -88,15 +88,15 @@ func (a *arrival) addCharged(p part) error {
 	}
 	a.usage.move(time.Now(), next, a.parts.next)
 	if a.in.answer.replied {
-		// takeBack may have withdrawn memory that the sender didn't use. Now it does.
+		// takeBack may have withdrawn memory that the sender didn't use. The sender uses it now.
 		a.in.answer.cover(a.in.answer.credit.ahead)
 	}
 	more := a.parts.held - before
 	if more > 0 && peer.receiver.hold(more) {
 		return nil
 	}
-	// Either there is no room, or the part took no memory. Without room we charge for it all the
-	// same, because we do hold it until the transfer has ended.
+	// Either there is no room, or the part took no memory. Even without room, we charge for the
+	// part, because we hold it until the transfer has ended.
 	peer.account.MustHold(more)
 	if more > 0 {
 		a.in.finishLocked(peer.receiver.noMemory())
@@ -104,7 +104,8 @@ func (a *arrival) addCharged(p part) error {
 	return nil
 }
 
-// resume drops what has arrived below offset, because the store has it. The caller holds mu.
+// resume drops the content that has arrived below offset, because the store has it. The caller
+// holds mu.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
@@ -134,9 +135,9 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error if a part ends beyond the size that the sender gave. If it's stored
-// content that does, the sender isn't to blame, and checkStored ends the transfer instead. The
-// caller holds mu.
+// checkEnd returns an error if a part ends beyond the size that the sender gave. If stored content
+// ends beyond it, the sender isn't to blame, and checkStored ends the transfer instead. The caller
+// holds mu.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
 	if a.in.finished {
@@ -149,9 +150,9 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// checkStored ends the transfer if more bytes or elements are stored under its key than it has.
-// What is stored must then be other content, which the writer deletes. The sender can't know
-// what we have stored, so this doesn't break the protocol. The caller holds mu.
+// checkStored ends the transfer if more bytes or elements are stored under its key than it has. The
+// store must then have different content, which the writer deletes. The sender can't know what we
+// have stored, so this doesn't break the protocol. The caller holds mu.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	size := a.contentSize()
@@ -174,8 +175,8 @@ func (a *arrival) contentSize() int64 {
 	return a.in.header.size
 }
 
-// next returns the next block in order, which the caller then owns, or nil after the last one.
-// It waits for the block to arrive, on the writer's goroutine.
+// next waits for the next block in order and returns it, or returns nil after the last block. The
+// caller owns the block. next is called on the writer's goroutine.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -210,7 +211,7 @@ func (a *arrival) waitEnd() (end, error) {
 	return *a.endMessage, nil
 }
 
-// isLast reports whether we know that the content ends with b.
+// isLast reports whether b is known to be the last block of the content.
 func (a *arrival) isLast(b *block) bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// maxParked limits how many parts may wait for an earlier one. That's enough for 32 lanes of
-// 255 entries each, even if every entry is a part.
+// maxParked is the maximum number of parts that may wait for an earlier one. It is enough for 32
+// lanes of 255 entries each, even if every entry is a part.
 const maxParked = maxLanes * 255
 
 // Errors for a sender that broke the protocol.
@@ -18,26 +18,26 @@ var (
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// An assembly is the reassembly buffer of a transfer: it takes parts in any order, and gives
-// out their content in order. It copies each part once, and accepts nothing beyond limit.
+// An assembly is the reassembly buffer of a transfer. It takes parts in any order, and returns
+// their content in order. It copies each part once, and accepts nothing beyond limit.
 type assembly struct {
 	base  int64 // the store has everything before this offset; set by resume
 	next  int64 // offset of the first missing byte
 	limit int64 // offset up to which the sender may send
 
-	ready  []*block // content before next that was not taken yet, in order
-	parked []*block // content beyond next, by offset
+	ready  []*block // content before next that has not been taken yet, in order
+	parked []*block // content beyond next, sorted by offset
 	held   int64    // memory of ready and parked, in bytes
 }
 
-// add adds a copy of p, or of as much of p as isn't stored yet.
+// add adds a copy of p, without the bytes that are stored already.
 func (a *assembly) add(p part) error {
 	last := p.offset + int64(len(p.data))
 	if last > a.limit {
 		return fmt.Errorf("%w: bytes %d to %d, limit %d", errNoCredit, p.offset, last, a.limit)
 	}
 	if last <= a.base {
-		return nil // the sender didn't know yet that we have it
+		return nil // the sender didn't know yet that we have these bytes
 	}
 	if p.offset < a.base {
 		p.data = p.data[a.base-p.offset:]
@@ -66,8 +66,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. Small parts are joined in one block, up to the size of a full
-// part, so that they don't take up a block each while they wait for a slow consumer.
+// queue makes a part ready. Small parts are joined into blocks of up to the size of a full part.
+// Otherwise each of them would take up a block while it waits for a slow consumer.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
@@ -84,8 +84,7 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy copies p into a block of its own. The data of p belongs to the message that it arrived
-// in.
+// copy copies p into a new block. The data of p belongs to the message in which it arrived.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
 	b.offset = p.offset
@@ -127,7 +126,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end returns the offset at which the last part so far ends.
+// end returns the offset at which the last of the parts ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()
@@ -146,7 +145,7 @@ func (a *assembly) resume(base int64) {
 		a.held += b.cost()
 	}
 
-	// What was out of order may follow base directly.
+	// Parked blocks may now follow base directly.
 	for len(a.parked) > 0 && a.parked[0].offset <= a.next {
 		a.next = max(a.next, a.parked[0].end())
 		a.queueParked(a.parked[0])
@@ -176,7 +175,7 @@ func (a *assembly) free() {
 	a.held = 0
 }
 
-// trimAll frees the blocks before base, and trims the one that base falls into.
+// trimAll frees the blocks before base, and trims the block that base falls into.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(b *block) bool {
 		if b.end() <= base {

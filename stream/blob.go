@@ -25,13 +25,13 @@ func mustTopic(name string) {
 	}
 }
 
-// Start sends size bytes of r to peer, or all bytes until io.EOF if size is negative. It does
-// not read bytes of r beyond size. For a file that may grow, pass -1.
+// Start sends size bytes of r to peer, or all bytes until io.EOF if size is negative. It never
+// reads more than size bytes. For a file that may grow, pass -1.
 //
-// Start returns at once, and a goroutine of the transfer reads r from its current position. If
-// the transfer fails, a Read may still be in progress, and what it returns is dropped. A
-// second attempt, even one that resumes with a [Key], therefore needs a reader of its own at
-// the beginning of the content. For a file, use io.NewSectionReader(file, 0, size).
+// Start returns at once, and a goroutine of the transfer reads r from its current position. If the
+// transfer fails, a Read may still be in progress, and the bytes that it returns are dropped. A
+// second attempt, even one that resumes with a [Key], therefore needs a new reader at the beginning
+// of the content. For a file, use io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -63,20 +63,20 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		return nil, err
 	}
 	go func() {
-		// Once the transfer has ended, nothing reads the pipe any more, so don't let a Write
-		// wait for that.
+		// Once the transfer has ended, nothing reads the pipe any more. Don't let a Write wait for
+		// a reader.
 		<-t.Done()
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
 	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
-// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's
+// Handle makes fn the handler for incoming transfers of the blob. fn is called on the world's
 // goroutine. Handle panics if fn is nil, or if the blob already has a handler.
 //
-// Until a goroutine reads the transfer, its sender sends no more than the first credit. If
-// none does within Config.ReadTime, the transfer is rejected. If the connection ends before a
-// header has arrived, fn is not called, so code that waits for a transfer must also watch
+// Until a goroutine reads the transfer, its sender sends no more than the first credit. If no
+// goroutine reads it within Config.ReadTime, the transfer is rejected. If the connection ends
+// before a header has arrived, fn is not called, so code that waits for a transfer must also watch
 // [rpc.Conn.Done].
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
@@ -111,8 +111,8 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close marks the end of the content. It never waits and never fails. Wait returns whether the
-// blob has arrived. To abort the blob, use Cancel.
+// Close marks the end of the content. It never waits and never fails. To find out whether the blob
+// has arrived, use Wait. To abort the blob, use Cancel.
 func (o *OutgoingBlob) Close() error {
 	o.closed = true
 	return o.pipe.Close()
@@ -121,16 +121,16 @@ func (o *OutgoingBlob) Close() error {
 // An IncomingBlob is a blob at its receiver. It is an io.Reader that must not be used
 // concurrently.
 //
-// Read waits for the sender, and the sender waits if nobody reads. Read returns the last piece
-// only after the digest was verified, and then io.EOF. The transfer is complete once the last
-// piece was read, and the sender is told so.
+// Read waits for the sender, and the sender waits if nobody reads. Read returns the last piece only
+// after the digest was verified. After that, it returns io.EOF. Once the last piece was read, the
+// transfer is complete, and the sender is told.
 //
-// If content should only count once it was written elsewhere, use WriteTo, as io.Copy does. It
-// counts a piece after writing it.
+// If content should count as consumed only once it was written elsewhere, use WriteTo, as io.Copy
+// does. It counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
 	held piece  // the piece being read; released when rest is empty
-	rest []byte // what is left to read of held
+	rest []byte // the part of held that is left to read
 }
 
 // Size returns the size of the blob in bytes, or -1 if the sender did not know it at the
@@ -169,7 +169,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 		total += int64(n)
 		b.rest = b.rest[n:]
 
-		// Bytes that the Writer has taken count even if it fails.
+		// Bytes that the Writer has taken count as consumed even if it fails.
 		if len(b.rest) == 0 {
 			b.release()
 		} else if err == nil {
@@ -181,7 +181,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless some of the current one is left.
+// fetch waits for the next piece, unless a rest of the current piece is left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -213,11 +213,11 @@ type blobSource struct {
 func (s *blobSource) callee() string { return "Read of the source" }
 func (s *blobSource) borrows() bool  { return false }
 
-// maxEmptyReads is how many Reads in a row may return neither bytes nor an error. It's the same
-// as in package bufio.
+// maxEmptyReads is the maximum number of consecutive Reads that return neither bytes nor an error.
+// It's the same as in package bufio.
 const maxEmptyReads = 100
 
-// fill reads at most a block, in a single Read unless that returns nothing.
+// fill reads at most one block. It calls Read only once, unless Read returns nothing.
 func (s *blobSource) fill(b *block, _ int64) error {
 	room := b.room()
 	if s.left >= 0 {
@@ -251,7 +251,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	return io.ErrNoProgress
 }
 
-// ended turns the error of a Read into that of fill, which is io.EOF if all content was read.
+// ended returns the error of fill for the error of a Read. It is io.EOF if all content was read.
 func (s *blobSource) ended(err error) error {
 	switch {
 	case s.left == 0:
@@ -276,8 +276,8 @@ type throttle struct {
 	rate int       // bytes per second; 0 means no limit
 	due  time.Time // when the next read may begin; zero before the first wait
 
-	// skips reports whether the receiver has the content at an offset. We only read that in
-	// order to hash it, and needn't do so slowly.
+	// skips reports whether the receiver has the content at an offset. We read such content only to
+	// hash it, so there is no need to read it slowly.
 	skips func(offset int64) bool
 }
 
@@ -286,16 +286,16 @@ func (t *throttle) applies(offset int64) bool {
 	return t.rate > 0 && !t.skips(offset)
 }
 
-// limit cuts room down to what may be read at once. That's as much as the rate allows in a
+// limit cuts room down to the size that may be read at once. This is what the rate allows in a
 // twentieth of a second, so that a reader that is stopped never sleeps for long.
 func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
 
-// catchUp is how far a source that has fallen behind its rate may catch up by exceeding it.
+// catchUp is the maximum delay that a source may make up for by exceeding its rate.
 const catchUp = 250 * time.Millisecond
 
-// wait sleeps for as long as n bytes take at the rate. If the source has fallen behind, because
-// of slow reads or because the machine is busy and sleeps end late, wait sleeps that much less,
-// so that neither lowers the rate.
+// wait sleeps for the time that n bytes take at the rate. If the source has fallen behind, because
+// of slow reads or because sleeps end late on a busy machine, wait sleeps that much less. That way,
+// such delays don't lower the rate.
 func (t *throttle) wait(n int) {
 	now := time.Now()
 	earliest := now.Add(-catchUp)

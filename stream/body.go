@@ -32,15 +32,16 @@ func closedWith(err, closing error) error {
 	return errors.Join(err, storeError(closing))
 }
 
-// A hasher computes the digest of content, and a second one if the content's key is a digest
-// by another algorithm.
+// A hasher computes the digest of content. If the content's key is a digest by another algorithm,
+// it computes that digest as well.
 type hasher struct {
 	*Hasher
 	name   Digest  // the digest that is the content's key; zero if the key isn't a digest
-	byName *Hasher // computes what name is compared with; nil if Hasher does that too
+	byName *Hasher // computes the digest to compare with name; nil if Hasher does
 }
 
-// newHasher returns a hasher that has seen no content. It uses algorithm a, and that of name.
+// newHasher returns a hasher that has seen no content. It uses algorithm a and the algorithm of
+// name.
 func newHasher(a Algorithm, name Digest) hasher {
 	h := hasher{Hasher: a.New(), name: name}
 	if !name.IsZero() && name.algorithm != a {
@@ -57,8 +58,8 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-// check returns an error unless the content has the given digest and, if its key is a digest,
-// that one too. by says in the error who expects digest.
+// check returns an error unless the content has the given digest. If the content's key is a digest,
+// the content must match it too. by says in the error who expects digest.
 func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
@@ -73,26 +74,27 @@ func (h hasher) check(digest Digest, by string) error {
 	return nil
 }
 
-// differs returns the error for content whose digest is got. by says who expects another one.
+// differs returns the error for content whose digest is got instead of expected. by says who
+// expects it.
 func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-// A body takes content on its way to the application: it hashes it and, if it has a key,
-// stores it.
+// A body takes content on its way to the application. It hashes the content and, if the content has
+// a key, stores it.
 //
-// An array resumes at a whole element. If the stored bytes end in the middle of an element,
-// the sender therefore repeats that element from its beginning. Write compares what is stored
-// already, and stores the rest.
+// An array resumes at a whole element. If the stored bytes end in the middle of an element, the
+// sender therefore repeats that element from its beginning. Write compares the repeated bytes with
+// the stored ones, and stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil if the content isn't stored, or no longer because the store is full
-	offset   int64  // in the content, of the next byte to be written
-	unstored func() // counts the transfer as one that goes on without the store
+	part     Part   // nil if the content isn't stored, or if the store became full
+	offset   int64  // offset in the content of the next byte to be written
+	unstored func() // called if the transfer goes on without the store, to count it
 }
 
-// Write hashes and stores p. If the store is full, it deletes the part, and only hashes from
-// then on.
+// Write hashes and stores p. If the store is full, Write deletes the part, and from then on only
+// hashes the content.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
 	if b.part == nil {
@@ -107,8 +109,8 @@ func (b *body) Write(p []byte) (int, error) {
 	b.offset += int64(len(p))
 	n, err := b.part.Write(p[repeated:])
 	if errors.Is(err, ErrStoreFull) {
-		// The size wasn't known when the part was opened. Since the part can never become
-		// complete, it should take up no room.
+		// The size wasn't known when the part was opened. The part can't become complete any more,
+		// so it shouldn't take up room.
 		n = len(p)
 		err = b.part.Delete()
 		b.part = nil
@@ -117,7 +119,7 @@ func (b *body) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// compare returns an error unless p is what is stored at offset.
+// compare returns an error unless the bytes stored at offset are equal to p.
 func (b *body) compare(p []byte) error {
 	stored := make([]byte, len(p))
 	if err := readAt(b.part, stored, b.offset); err != nil {
@@ -136,15 +138,16 @@ func (b *body) Commit(digest Digest) error {
 		return err
 	}
 	if !b.name.IsZero() {
-		digest = b.name // by which whoever looks the content up knows it
+		digest = b.name // the content will be looked up by this digest
 	}
 	return b.part.Commit(digest)
 }
 
-// Close keeps what was written, so that it can be resumed. After Commit it's a no-op.
+// Close keeps the bytes written so far, so that the transfer can be resumed. After Commit, it's a
+// no-op.
 func (b *body) Close() error { return b.end(Part.Close) }
 
-// Delete deletes what was written.
+// Delete deletes the bytes written so far.
 func (b *body) Delete() error { return b.end(Part.Delete) }
 
 // end ends the part by calling how, if there is a part.

@@ -22,9 +22,9 @@ type Caller[A any] interface {
 	String() string
 }
 
-// Wrap returns a Caller of []T for an RPC whose argument has a []T among other things. wrap
-// builds the argument around the given items. [Calls] also calls wrap once with no items,
-// before the first RPC, to learn how many bytes the rest of the argument takes.
+// Wrap returns a Caller of []T for an RPC whose argument contains a []T and other data. wrap builds
+// the argument around the given items. Before the first RPC, [Calls] also calls wrap once with no
+// items, to find the size of the rest of the argument.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrappedCaller[T, A]{call, wrap}
 }
@@ -43,7 +43,7 @@ func (w wrappedCaller[T, A]) String() string { return w.call.String() }
 
 func (w wrappedCaller[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
-// overhead returns how many bytes the argument takes apart from the items.
+// overhead returns the size of the argument in bytes, excluding the items.
 func (w wrappedCaller[T, A]) overhead() (int, error) {
 	rest := w.wrap(nil)
 	c, err := codec.Of(reflect.TypeFor[A]())
@@ -59,8 +59,8 @@ func (w wrappedCaller[T, A]) multicast() bool { return isMulticast(w.call) }
 // CallsConfig adjusts one [Calls]. The zero value does what the article does (see the package
 // comment): RPCs of 32 KiB, a gate at half of the reliable buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC, which tells the peer that it has everything. It is called after
-	// the last items and arrives after them. If it is nil, there is none.
+	// End is the closing RPC, which tells the peer that it has everything. It is called after the
+	// last items and arrives after them. If End is nil, there is no closing RPC.
 	End Caller[rpc.None]
 	// Gate decides before each RPC whether it may be sent yet. Its QueueTime limits how long
 	// the actor's other RPCs have to wait behind the items.
@@ -68,14 +68,14 @@ type CallsConfig struct {
 	// MaxBytesPerRPC limits the bytes of items in one RPC. The default is 32 KiB, and the
 	// maximum is 64 KiB minus headers.
 	MaxBytesPerRPC int
-	// MaxElementBytes is how large an item can get when it is encoded. It is required if that
-	// doesn't follow from the item's type.
+	// MaxElementBytes is the maximum size of an encoded item. It is required if the maximum doesn't
+	// follow from the item's type.
 	MaxElementBytes int
 }
 
-// Calls sends items with one of the game's own reliable RPCs, as many in each call as fit. The
-// calls are made by the world's ticks, whenever the gate lets the actor's channel take another
-// one, and they stay in order with the actor's other calls.
+// Calls sends items with one of the game's own reliable RPCs. Each call carries as many items as
+// fit. The world's ticks make the calls, whenever the gate lets the actor's channel take another
+// one. The calls stay in order with the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
@@ -101,10 +101,10 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// newCalling starts a Calling. It finds out before the first RPC whether everything fits. Only
-// an item that is larger than MaxElementBytes goes unnoticed until its RPC is due.
+// newCalling starts a Calling. It checks before the first RPC that everything fits. Only an item
+// that is larger than MaxElementBytes goes unnoticed until its RPC is due.
 func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
-	// Work out how many items fit into an RPC, and how large that RPC can get.
+	// Find the number of items that fit into an RPC, and the maximum size of the RPC.
 	item, err := itemCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
@@ -200,15 +200,15 @@ func isMulticast[A any](call Caller[A]) bool {
 // A Calling is one [Calls] in progress. It is safe for concurrent use.
 type Calling struct {
 	// Set by newCalling.
-	name   string // of the RPC, for errors
+	name   string // name of the RPC, for errors
 	actor  *rpc.Actor
-	items  int // how many there are
-	perRPC int // how many go into one RPC
+	items  int // number of items
+	perRPC int // number of items in one RPC
 
 	// Set by start, and only used on the world's goroutine.
 	//
-	// If the actor has no connection, the calls run in this world. There is no reliable buffer
-	// then, and local takes the place of the actor's channel.
+	// If the actor has no connection, the calls run in this world. In this case, there is no
+	// reliable buffer, and local takes the place of the actor's channel.
 	conn    *rpc.Conn     // nil if the calls run in this world
 	channel rpc.Channel   // of the actor; not set if conn is nil
 	local   *localChannel // nil unless conn is nil
@@ -217,15 +217,15 @@ type Calling struct {
 	// mu guards this group, which the application may use on any goroutine.
 	mu       sync.Mutex
 	sent     int   // items sent, as of the last tick
-	canceled error // set by Cancel for the next tick, which ends the calls with it
+	canceled error // set by Cancel; the next tick ends the calls with this error
 	ended    bool  // done is closed
 	err      error // why not all items were sent
 	done     chan struct{}
 }
 
-// Done returns a channel that is closed once the closing RPC is in the reliable buffer, or when
-// Err is set. The items may still be on their way. Only the peer knows when they have arrived,
-// and the game would need an RPC in the other direction to find out.
+// Done returns a channel that is closed once the closing RPC is in the reliable buffer, or when Err
+// is set. The items may still be on their way. Only the peer knows when they have arrived. To find
+// out, the game needs an RPC in the other direction.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
 // Err returns why not all items were sent. It returns nil until Done is closed.
@@ -253,7 +253,7 @@ func (c *Calling) Cancel(cause error) {
 	}
 }
 
-// start connects the pump to the actor's channel and adds c to what the world's ticks run.
+// start connects the pump to the actor's channel, and makes the world's ticks run c.
 func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
 	ch, err := c.connect()
 	if err != nil {
@@ -278,8 +278,8 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	return nil
 }
 
-// parentDone returns a channel that is closed when there may be no more ticks. That is when the
-// connection ends or, for calls that run in this world, when the world is closed.
+// parentDone returns a channel that is closed when there may be no more ticks: when the connection
+// ends or, for calls that run in this world, when the world is closed.
 func (c *Calling) parentDone() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
@@ -310,11 +310,11 @@ func (c *Calling) connect() (Channel, error) {
 	return c.channel, nil
 }
 
-// makeCall runs call, which makes one RPC, and counts the RPC in local if that is used.
+// makeCall runs call, which makes one RPC. If local is used, makeCall counts the RPC there.
 func (c *Calling) makeCall(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
-		// The client has gone. We'd get no error from package rpc, which would just count the
-		// call as dropped, and Progress would include items that were never sent.
+		// The client has gone. Package rpc would count the call as dropped without returning an
+		// error, and Progress would include items that were never sent.
 		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
 	}
 	err := call()
@@ -336,9 +336,9 @@ func (c *Calling) tick() {
 	c.publish(min(c.pump.Sent()*c.perRPC, c.items), done, err)
 }
 
-// pumpGuarded makes the calls that the gate allows. The encoding of an item is code of the
-// game, so it may panic. That ends the Calling, and goes on to unwind the tick unless the world
-// has an rpc.Config.OnPanic.
+// pumpGuarded makes the calls that the gate allows. The encoding of an item is code of the game, so
+// it may panic. A panic ends the Calling. Unless the world has an rpc.Config.OnPanic, the panic
+// then continues through the tick.
 func (c *Calling) pumpGuarded() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -377,8 +377,8 @@ func (c *Calling) hasEnded() bool {
 	return c.ended
 }
 
-// onOrphaned ends the Calling if its connection or world has ended and no tick has noticed. It
-// runs on a goroutine of its own.
+// onOrphaned ends the Calling if its connection or world has ended and no tick has noticed. It runs
+// on its own goroutine.
 func (c *Calling) onOrphaned() {
 	cause := errors.New("their world was closed")
 	if c.conn != nil {
@@ -387,8 +387,8 @@ func (c *Calling) onOrphaned() {
 	c.publish(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// checkUsable returns an error if the Calling has been canceled, or if further calls wouldn't go
-// where the first one went.
+// checkUsable returns an error if the Calling has been canceled, or if further calls wouldn't have
+// the same destination as the first one.
 func (c *Calling) checkUsable() error {
 	c.mu.Lock()
 	err := c.canceled
@@ -408,13 +408,13 @@ func (c *Calling) checkUsable() error {
 	return nil
 }
 
-// A localChannel stands in for the reliable buffer if the calls run in this world and never
-// reach a network. It lets each tick make as many calls as half a buffer would hold.
+// A localChannel stands in for the reliable buffer if the calls run in this world and never reach a
+// network. It lets each tick make as many calls as half a reliable buffer would hold.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 
-// localSlots is UE's RELIABLE_BUFFER, since there is no channel to ask how many slots it has.
+// localSlots is UE's RELIABLE_BUFFER. There is no channel that could tell the number of its slots.
 const localSlots = 256
 
 // A callList holds the active Callings of a world. It is only used on the world's goroutine.
@@ -435,14 +435,14 @@ func callsOf(w *rpc.World) *callList {
 // add makes c run from the next tick on.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
-	// We may be in a tick that has been through the list already. Make sure that another one
+	// We may be in a tick that has gone through the list already. Make sure that another tick
 	// follows, even in a world that waits for events.
 	extend.Wake(c.actor.World())
 }
 
-// tick runs all Callings. One that is added meanwhile has to wait for the next tick.
+// tick runs all Callings. A Calling that is added meanwhile has to wait for the next tick.
 func (l *callList) tick(time.Time) {
-	// Deferred, so that those that have ended are removed even if one of them panics.
+	// Deferred, so that Callings that have ended are removed even if one of them panics.
 	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).hasEnded) }()
 	for _, c := range l.active {
 		c.tick()

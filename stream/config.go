@@ -24,55 +24,55 @@ type Config struct {
 	// from the peer's first message, and SHA256 otherwise.
 	Hash Algorithm
 
-	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is
-	// rejected, which for a blob that announces its size happens at the header. The default is
-	// 64 MiB. A negative value means no limit.
+	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is rejected.
+	// If it is a blob that announces its size, it is rejected at the header. The default is 64 MiB.
+	// A negative value means no limit.
 	MaxBytes int64
 
-	// MaxPending limits how many received bytes of one transfer may wait for the application
-	// to read them. The default is 16 MiB and the minimum 64 KiB.
+	// MaxPending limits the received bytes of one transfer that are waiting for the application to
+	// read them. The default is 16 MiB and the minimum 64 KiB.
 	MaxPending int64
 
-	// MaxTransfers limits how many transfers one peer may have in progress. The default is 4
-	// and the maximum 1,024. If it is negative, every transfer is rejected.
+	// MaxTransfers limits the number of transfers that one peer may have in progress. The default
+	// is 4 and the maximum 1,024. If it is negative, every transfer is rejected.
 	//
-	// Further transfers queue at their sender, highest [Weight] first. The next one begins when
-	// the sender learns that another was consumed, which is a round trip after that one's last
-	// byte. Raise the limit if you send many small transfers over a long path, or if an urgent
-	// transfer must not wait for a long one to end.
+	// Further transfers queue at their sender, highest [Weight] first. The next transfer begins
+	// when the sender learns that an earlier one was consumed. This is a round trip after it has
+	// sent the last byte of the earlier one. Raise the limit if you send many small transfers over
+	// a long path, or if an urgent transfer must not wait for a long one to end.
 	MaxTransfers int
 
-	// ReadTime is how long the application has to start reading an incoming transfer, or to set
-	// its OnBatch, before the transfer is rejected. Without a limit, a handler that forgets a
-	// transfer would block its sender forever. The default is 5 minutes. A negative value means
-	// no limit.
+	// ReadTime is the time within which the application must start reading an incoming transfer, or
+	// set its OnBatch. After that, the transfer is rejected. Without a limit, a handler that
+	// forgets a transfer would block its sender forever. The default is 5 minutes. A negative value
+	// means no limit.
 	ReadTime time.Duration
 
-	// MaxMemory limits the memory that this world holds for all of its peers together,
-	// including what it has promised them as credit. It counts allocated bytes rather than
-	// payload. The default is 256 MiB.
+	// MaxMemory limits the memory that this world holds for all of its peers together, including
+	// what it has promised them as credit. It limits allocated bytes rather than payload. The
+	// default is 256 MiB.
 	//
-	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of
-	// about the first sixty connections, and then a third of a MiB for each. All connections of
-	// one identity together, or all those of one address without an identity, get at most
-	// seven eighths of this half. Of the other half, a connection gets at most half of what is
+	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of about
+	// the first sixty connections, and then a third of a MiB for each. All connections of one
+	// identity together, or all those of one address without an identity, get at most seven eighths
+	// of this half. From the other half of the memory, a connection gets at most half of what is
 	// free.
 	//
-	// A transfer for which there is no memory waits. It is rejected after 30 s in which no
-	// waiting transfer could begin. If a transfer in progress needs more memory, its sender
-	// waits for credit, but there is always room for the next part. There is also room for
-	// content that is sent before headers are answered, unless another transfer of the same
-	// peer has stalled. Such content may exceed MaxMemory by a 16th of it or by 64 KiB.
+	// A transfer waits if there is no memory for it. It is rejected if no waiting transfer could
+	// begin for 30 s. If a transfer in progress needs more memory, its sender waits for credit, but
+	// there is always room for the next part. There is also room for content that is sent before
+	// headers are answered, unless another transfer of the same peer has stalled. Such content may
+	// exceed MaxMemory by a 16th of it or by 64 KiB.
 	//
-	// In addition, an eighth of MaxMemory is for content that this world's own transfers have
-	// read and their peers have not acknowledged yet. That is 32 MiB by default, or 64 KiB for
-	// each transfer if that is more. All transfers share it, but half of it is reserved for
-	// peers that have acknowledged more bytes than are now held for them. Other peers get a
-	// small part of that half, and content that waits for credit gets none of it.
+	// In addition, an eighth of MaxMemory is for content that this world's own transfers have read
+	// but their peers have not acknowledged yet. This is 32 MiB by default, or 64 KiB for each
+	// transfer if that is more. All transfers share this memory, but half of it is reserved for
+	// peers that have acknowledged more bytes than are now held for them. Other peers get a small
+	// part of the reserved half, and content that waits for credit gets none of it.
 	MaxMemory int64
 
-	// MaxQueued limits the outgoing transfers to one peer, whether in progress or waiting for
-	// their turn. The default is 1,024. Beyond it, Start fails with an error that wraps
+	// MaxQueued limits the number of outgoing transfers to one peer, both in progress and waiting.
+	// The default is 1,024. Beyond this limit, Start fails with an error that wraps
 	// rpc.ErrBacklogFull.
 	MaxQueued int
 
@@ -98,7 +98,7 @@ func (c *Config) backend() Backend {
 // hashes returns the algorithms that this end announces in its limits message, the preferred
 // one first.
 func (c *Config) hashes() []Algorithm {
-	all := fastestFirst() // there are two
+	all := fastestFirst() // it has two elements
 	if c.Hash == all[1] {
 		all[0], all[1] = all[1], all[0]
 	}
@@ -114,7 +114,8 @@ func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, 16<<20) 
 func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 
-// early returns how much one sender may send at most before its headers are answered.
+// early returns the maximum number of bytes that one sender may send before its headers are
+// answered.
 func (c *Config) early() int64 { return min(earlyBytes, c.maxPending()) }
 
 // limit returns field, or its default if it's zero, or no limit if it's negative.
@@ -125,9 +126,9 @@ func limit[T ~int64](field, usual T) T {
 	return cmp.Or(field, usual)
 }
 
-// firstCredit returns the credit with which a transfer starts, when free bytes of memory are
-// free. It's 1/freeShare of what is free beyond the half of MaxMemory that is reserved for
-// connections that hold little, but at least the constant firstCredit and at most MaxPending.
+// firstCredit returns the credit with which a transfer starts if free bytes of memory are free.
+// Half of MaxMemory is reserved for connections that hold little. The credit is 1/freeShare of the
+// free memory beyond this half, but at least the constant firstCredit and at most MaxPending.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
@@ -136,19 +137,19 @@ const (
 	// Outgoing content may take up 1/stockShare of Config.MaxMemory. The default of 32 MiB is
 	// the bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// minStock is how much of that memory every transfer may always use: the part that is being
-	// sent, and the next one, which is being read. Without it, transfers would have to wait for
-	// each other.
+	// minStock is the part of this memory that every transfer may always use. It holds the part
+	// that is being sent, and the next part, which is being read. Without it, transfers would have
+	// to wait for each other.
 	minStock = 2 * blockBytes
 )
 
 // terms returns the memory limits of a connection that may send early bytes before its headers
 // are answered:
 //
-//   - Early covers those bytes and the most that their chunks can add.
-//   - GoOn covers the chunk that content waits for.
-//   - Floor is what the connection gets whatever others hold. It covers GoOn, the early bytes with
-//     their share of what chunks add, and one transfer with the minimum credit.
+//   - Early covers the early bytes, and the maximum that their chunks can add.
+//   - GoOn covers the chunk that content is waiting for.
+//   - Floor is the memory that the connection gets even if others hold a lot. It covers GoOn, the
+//     early bytes with their share of what chunks add, and one transfer with the minimum credit.
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
 	floor := heldBytes(early) + rounding*early/c.early()
@@ -157,20 +158,20 @@ func (c *Config) terms(early int64) budget.Terms {
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
-// minPending is the least credit that a transfer gets. The largest element must fit into it,
-// or it could never be sent.
+// minPending is the minimum credit of a transfer. The largest element must fit into it. Otherwise
+// the element could never be sent.
 const minPending = 64 << 10
 
-// What we charge for a transfer itself, without its content.
+// The bytes that are charged for a transfer, in addition to its content.
 const (
 	// incomingBytes covers its records, the stacks of two goroutines, and a BLAKE3 Hasher.
 	incomingBytes = 20 << 10
-	// waitingBytes covers only the records, while it waits for its header or for memory.
+	// waitingBytes covers only its records, while the transfer waits for its header or for memory.
 	waitingBytes = 4 << 10
 )
 
-// minMemory is the minimum of MaxMemory, with which one transfer can begin with the least
-// credit, and go on.
+// minMemory is the minimum of MaxMemory. With it, one transfer can begin with the minimum credit,
+// and go on.
 var minMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
 // validate returns an error that names the first invalid field and its valid values.

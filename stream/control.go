@@ -35,7 +35,7 @@ func init() {
 		sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
 }
 
-// declare declares a class of actors that are just pipes, with priority p.
+// declare declares a class with priority p. Its actors only serve as pipes.
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
 	extend.Priority(class, p)
@@ -43,8 +43,8 @@ func declare(name string, p bunch.Priority) *rpc.Class {
 	return class
 }
 
-// A pair is a message that either end can send. An RPC has one direction, so it takes two of
-// them.
+// A pair is a message that either end can send. An RPC has only one direction, so a pair consists
+// of two RPCs.
 type pair[A any] struct {
 	up   *rpc.ServerRPC[A]
 	down *rpc.ClientRPC[A]
@@ -70,15 +70,15 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges messages about transfers on the control pipe, which goes before bulk.
+// control exchanges messages about transfers on the control pipe, which has priority over bulk.
 //
-// It has no queue. Whenever the pipe accepts a message, the state of the transfers says which
-// one is due, so nothing piles up for a slow peer. It is used on the world's goroutine only.
+// It has no queue. Whenever the pipe accepts a message, the state of the transfers determines which
+// message is due, so nothing piles up for a slow peer. It is used on the world's goroutine only.
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
 	greeted bool       // the peer was sent our current limits
-	full    bool       // the pipe accepted no more messages the last time we looked
+	full    bool       // the pipe accepted no more messages at the last check
 }
 
 // open reports whether messages can be sent.
@@ -86,8 +86,8 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
 // send sends the messages that are due, until the pipe accepts no more.
 func (c *control) send(now time.Time) error {
-	// Between messages, the number of outstanding entries can only go down. A pipe that wasn't
-	// full is still not full, so most ticks needn't check.
+	// Between messages, the number of outstanding entries can only go down. A pipe that wasn't full
+	// is still not full, so most ticks don't have to check.
 	if c.full {
 		c.checkFull()
 	}
@@ -101,10 +101,11 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
-// checkFull updates full. If the pipe is full, checkFull also asks for a tick when it accepts
+// checkFull updates full. If the pipe is full, checkFull also asks for a tick when the pipe accepts
 // messages again.
 func (c *control) checkFull() {
-	// Queue time is in effect unlimited. The messages are small and don't wait for bulk.
+	// The queue time is effectively unlimited, because the messages are small and don't wait for
+	// bulk.
 	gate := Gate{QueueTime: time.Hour}
 	channel := c.pipe.Channel(c.peer.conn)
 	c.full = !gate.Open(channel)
@@ -113,8 +114,8 @@ func (c *control) checkFull() {
 	}
 }
 
-// sendOne sends the first message that is due, and reports whether there was one. Our limits
-// come first, then what incoming transfers have to say, then outgoing transfers.
+// sendOne sends the first message that is due, and reports whether there was one. Our limits come
+// first, then the messages of incoming transfers, and then those of outgoing transfers.
 func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	if !c.greeted {
 		return true, c.greet()

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// firstCredit is the credit with which a transfer starts, unless it's smaller than that or
-	// memory is short. It's three times the bandwidth-delay product of 100 Mbit/s and 100 ms,
-	// which is 1.25 MB. A part that is lost twice arrives two round trips late, and all parts
-	// after it have to wait for it at the receiver.
+	// firstCredit is the credit with which a transfer starts, unless the transfer is smaller or
+	// memory is short. It's three times the bandwidth-delay product of 100 Mbit/s and 100 ms, which
+	// is 1.25 MB. The reason is that a part that is lost twice arrives two round trips late, and
+	// all parts after it have to wait for it at the receiver.
 	firstCredit = 4 << 20
-	// freeShare says which part of the free memory a transfer may start with if that is more
-	// than firstCredit: one eighth. The reserved half of MaxMemory doesn't count as free. By
-	// default, this gives up to 16 MiB, over twice the product of 1 Gbit/s and 50 ms. Doubling
-	// from 4 MiB would take longer to get there than the path's window takes to grow.
+	// A transfer may start with 1/freeShare of the free memory, if that is more than firstCredit.
+	// The reserved half of MaxMemory doesn't count as free. By default, this gives up to 16 MiB,
+	// more than twice the bandwidth-delay product of 1 Gbit/s and 50 ms. If the credit had to
+	// double from 4 MiB, it would reach this size later than the path's window does.
 	freeShare = 8
-	// sliceRounding is the most memory that chunks take on top of the payload of their parts, at
-	// both ends. Each has a header, and its last slice may not be full.
+	// sliceRounding is the maximum memory that chunks take in addition to the payload of their
+	// parts, at both ends. Each chunk has a header, and its last slice may not be full.
 	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)
-	// progressInterval is how often the receiver reports what it has consumed while it has no
-	// credit to grant.
+	// progressInterval is the minimum time between two reports of what the receiver has consumed,
+	// while it has no credit to grant.
 	progressInterval = 100 * time.Millisecond
 )
 
@@ -33,23 +33,23 @@ const (
 // This distance starts small and doubles for as long as the application keeps up with the path.
 // Guarded by incoming.mu.
 type credit struct {
-	ahead    int64 // how far the sender may be ahead of consumed; the account has promised that memory
+	ahead    int64 // bytes that the sender may be ahead of consumed; the account has promised them
 	maxAhead int64 // maximum of ahead
 	limit    int64 // offset up to which the sender may send
 	consumed int64 // offset up to which the application has consumed everything
 
-	// The application's speed is measured each time it has consumed half of ahead. These are
-	// consumed and the time at the last measurement.
+	// The application's speed is measured each time it has consumed half of ahead. mark and
+	// markTime are consumed and the time at the last measurement.
 	mark     int64
 	markTime time.Time
 
-	// consumed in the newest grant, and when that was sent.
+	// consumed in the newest grant, and the time when the grant was sent.
 	reported     int64
 	reportedTime time.Time
 }
 
-// newCredit returns the credit of a transfer that starts at offset base. The account must have
-// promised the memory for ahead already.
+// newCredit returns the credit of a transfer that starts at offset base. The account must already
+// have promised the memory for ahead.
 func newCredit(now time.Time, base, ahead, maxAhead int64) credit {
 	return credit{
 		ahead: ahead, maxAhead: maxAhead, limit: base + ahead, consumed: base,
@@ -73,11 +73,10 @@ func (c *credit) due() bool {
 	return isLarge || isUrgent
 }
 
-// next returns the limit to send to the sender. ok is false if there is no need to tell it
-// anything now.
+// next returns the limit to send to the sender. ok is false if nothing has to be sent now.
 //
-// growTime returns how quickly the application must consume half of ahead for ahead to double.
-// cover is asked for the memory, and returns false if there isn't enough.
+// growTime returns the time within which the application must consume half of ahead for ahead to
+// double. next calls cover to get the memory for that. cover returns false if there isn't enough.
 func (c *credit) next(
 	now time.Time, growTime func() time.Duration, cover func(ahead int64) bool,
 ) (limit int64, ok bool) {
@@ -102,23 +101,22 @@ func (c *credit) next(
 	return c.limit, true
 }
 
-// idleTime is how long a sender may leave memory unused that was promised to it, before others
-// may have that memory.
+// If a sender doesn't use memory that was promised to it for idleTime, others may have the memory.
 const idleTime = 30 * time.Second
 
-// A usage measures how much of its credit a sender really uses: the bytes that have arrived in
-// order lately, which is within the last one to two idleTimes. Until the first idleTime has
-// passed we can't know, so we assume that it uses all of it.
+// A usage measures how much of its credit a sender really uses. It counts the bytes that have
+// arrived in order within the last one to two idleTimes. Until the first idleTime has passed, we
+// assume that the sender uses all of its credit.
 //
-// The usage of a transfer is guarded by incoming.mu. That of a sliceRoute is only used on the
+// The usage of a transfer is guarded by incoming.mu. The usage of a sliceRoute is only used on the
 // world's goroutine.
 type usage struct {
-	lastArrival time.Time // when something last arrived in order, or else when the transfer began
+	lastArrival time.Time // when something last arrived in order, or when the transfer began
 
 	// We count over two windows of at least an idleTime each: the current one and the one
 	// before.
 	windowStart time.Time // when the current window began
-	startOffset int64     // where the content in order ended at that time
+	startOffset int64     // offset at which the content in order ended at that time
 	previous    int64     // bytes that arrived in the previous window; huge if there was none
 }
 
@@ -127,7 +125,7 @@ func newUsage(now time.Time, at int64) usage {
 	return usage{lastArrival: now, windowStart: now, startOffset: at, previous: math.MaxInt64 / 2}
 }
 
-// move is called when content in order, which ended at offset from, has grown to offset to.
+// move is called when the content in order has grown. It ended at offset from, and now ends at to.
 func (u *usage) move(now time.Time, from, to int64) {
 	if to > from {
 		u.rollWindow(now, from)
@@ -135,8 +133,8 @@ func (u *usage) move(now time.Time, from, to int64) {
 	}
 }
 
-// recent returns how many bytes have arrived lately. end is the offset at which the content in
-// order ends.
+// recent returns the number of bytes that have arrived lately. end is the offset at which the
+// content in order ends.
 func (u *usage) recent(now time.Time, end int64) int64 {
 	u.rollWindow(now, end)
 	return u.previous + end - u.startOffset
@@ -150,8 +148,8 @@ func (u *usage) rollWindow(now time.Time, end int64) {
 	}
 	u.previous = end - u.startOffset
 	if lasted >= 2*idleTime {
-		// All of it arrived in the window's first idleTime, or else a later arrival would have
-		// ended the window. By now it's too old to count.
+		// All of these bytes arrived in the window's first idleTime, because a later arrival would
+		// have ended the window. By now, they are too old to count.
 		u.previous = 0
 	}
 	u.windowStart = now

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts.
-	// The rest stays in the assembly, which joins small parts.
+	// maxDelivered is the maximum number of pieces that wait for the application. With full parts,
+	// they take half a MiB. The rest of the content stays in the assembly, which joins small parts.
 	maxDelivered = 16
-	// batchBytes is how much memory a batch takes before we add no more elements to it. It counts
-	// decoded elements, because a large struct of zeros takes a single byte when encoded.
+	// We add no more elements to a batch once it takes batchBytes of memory. Decoded elements are
+	// counted, because a large struct of zeros takes a single byte when encoded.
 	batchBytes = 32 << 10
 	// maxDecoded limits the memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// A delivery is the queue of an incoming transfer between its writer and the application. The
-// application either pulls the pieces on a goroutine of its own, or has ticks push them to its
-// OnBatch.
+// A delivery is the queue between the writer of an incoming transfer and the application. Either
+// the application pulls the pieces on its own goroutine, or ticks push them to its OnBatch.
 //
 // Its fields are guarded by incoming.mu, except onBatch and onEnd.
 type delivery struct {
@@ -36,13 +35,13 @@ type delivery struct {
 	read     bool      // the application has begun to take pieces
 
 	// Set by verify.
-	verified bool  // the digest is right, and pieces has all the content that is left
+	verified bool  // the digest is right, and pieces has the rest of the content
 	size     int64 // of the whole content, in bytes
 
 	// What the application has consumed.
 	consumedBytes int64
 	consumedUnits int64 // bytes of a blob or elements of an array, for Progress
-	speed         speed // of consumedUnits, leaving out content that was stored
+	speed         speed // speed of consumedUnits, not counting content that was stored
 
 	// Set by the transfer's handler. Only used on the world's goroutine.
 	onBatch func(batch any) // see OnBatch
@@ -51,21 +50,21 @@ type delivery struct {
 
 // A piece is content for the application: a block of a blob, or a batch of array elements.
 type piece struct {
-	block *block // of a blob; nil for an array
-	batch any    // of an array, a []T; nil for a blob
+	block *block // for a blob; nil for an array
+	batch any    // for an array, a []T; nil for a blob
 
 	bytes int64 // size of the content
 	units int64 // bytes of a blob, or elements of an array
 	cost  int64 // memory in bytes, including everything that the elements refer to
 
-	// fresh means that add charges the piece, because it was decoded or read from the store.
-	// Other blocks were charged when their parts arrived.
+	// fresh means that the piece was decoded or read from the store. add charges for such pieces.
+	// Other pieces were charged for when their parts arrived.
 	fresh bool
 }
 
-// A decodeFunc decodes elements from the beginning of b: count of them at most or, if count is
-// negative, all that are complete. It may return an error together with a piece, about the
-// element that follows the last one in the piece.
+// A decodeFunc decodes elements from the beginning of b: at most count elements or, if count is
+// negative, all complete ones. It may return both a piece and an error. The error then is about the
+// element that follows the piece.
 type decodeFunc func(b []byte, count int) (piece, error)
 
 // add passes a piece to the application. If the piece is fresh, it first waits for room.
@@ -90,7 +89,7 @@ func (d *delivery) add(p piece) error {
 	return nil
 }
 
-// room reports whether another piece may wait. The caller holds mu.
+// room reports whether there is room for another piece. The caller holds mu.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
 // borrow charges the account for a fresh piece, if there is room for it. The caller holds mu.
@@ -98,7 +97,7 @@ func (d *delivery) borrow(cost int64) bool {
 	account := d.in.peer.account
 	switch {
 	case len(d.pieces) == 0:
-		// There's always room for one, or the transfer could never go on.
+		// There's always room for one piece. Otherwise the transfer could never go on.
 		account.MustBorrow(cost)
 	case d.borrowed+cost > maxDecoded || !account.Borrow(cost, false):
 		return false
@@ -120,8 +119,8 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify is called on the writer's goroutine when the last piece has been added and the digest
-// has turned out right.
+// verify is called on the writer's goroutine when the last piece has been added and the digest has
+// been found to be right.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -191,14 +190,14 @@ func (d *delivery) pop() (piece, bool, error) {
 		d.in.arrival.changed.Signal()
 		return p, true, nil
 	case d.in.finished || d.verified:
-		// It may not have finished yet, because a piece is still being consumed.
+		// The transfer may not have finished yet, because a piece is still being consumed.
 		return piece{}, false, io.EOF
 	}
 	return piece{}, false, nil
 }
 
-// consumed is called when the application has consumed p. That may give the sender credit for
-// more, or complete the transfer.
+// consumed is called when the application has consumed p. This may give the sender more credit, or
+// complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -210,18 +209,19 @@ func (d *delivery) consumed(p piece) {
 	d.completeIfConsumed()
 }
 
-// measure keeps track of how fast content is consumed. The caller holds mu.
+// measure keeps track of the speed at which content is consumed. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
 	if d.consumedUnits <= d.in.answer.resumed {
-		// This content was stored. It comes as fast as the disk can read, which says nothing
-		// about the rest, so start measuring only at its end.
+		// This content was stored. It comes at the speed of the disk, which says nothing about the
+		// rest, so start measuring only at its end.
 		d.speed.start(now, d.in.answer.resumed)
 		return
 	}
 	d.speed.note(now, d.consumedUnits)
 }
 
-// waitingUnits returns how many units wait for the application. The caller holds mu.
+// waitingUnits returns the number of units that are waiting for the application. The caller holds
+// mu.
 func (d *delivery) waitingUnits() (n int64) {
 	for _, p := range d.pieces {
 		n += p.units
@@ -256,12 +256,12 @@ func (d *delivery) tellEnd() {
 }
 
 // free is called when the transfer ends. It stops charging for all pieces. If the content is
-// complete, the application can still take the rest of them. The caller holds mu.
+// complete, the application can still take the remaining pieces. The caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // without freeing them, because somebody may still be reading one
+		d.pieces = nil // don't free the pieces, because somebody may still be reading one
 	}
 	d.ready.Broadcast()
 }

@@ -21,12 +21,12 @@ const (
 	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest turns verification off, for an application that verifies the content itself. It
-	// is chosen with [Hash]. Neither end hashes the content then.
+	// NoDigest turns verification off, for an application that verifies the content itself. It is
+	// chosen with [Hash]. With NoDigest, neither end hashes the content.
 	//
 	// The content still arrives complete and in order, since each packet is authenticated, but
-	// damage by a disk or a source goes unnoticed. Such content has no Key, so it cannot be
-	// resumed.
+	// damage by a disk or a source goes unnoticed. A transfer without a digest has no Key, so it
+	// cannot be resumed.
 	//
 	// Its code is the highest, to leave room for new algorithms after BLAKE3.
 	NoDigest Algorithm = 255
@@ -46,7 +46,7 @@ var algorithms = map[Algorithm]struct {
 	NoDigest: {"NoDigest", 0, func() hashState { return unhashed{} }},
 }
 
-// A hashState is what we need of a hash.Hash.
+// A hashState has the methods of a hash.Hash that we need.
 type hashState interface {
 	io.Writer
 	Sum(b []byte) []byte
@@ -61,7 +61,7 @@ func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
 // size returns the size of a digest in bytes, or 0 if a computes none.
 func (a Algorithm) size() int { return algorithms[a].size }
 
-// unhashed is the hashState of NoDigest, which doesn't look at what is written to it.
+// unhashed is the hashState of NoDigest. It ignores the bytes written to it.
 type unhashed struct{}
 
 func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
@@ -91,8 +91,8 @@ func (a Algorithm) Of(data []byte) Digest {
 	return h.Digest()
 }
 
-// fastestFirst returns the algorithms that compute digests, beginning with the one that is
-// fastest on this machine.
+// fastestFirst returns the algorithms that compute digests, beginning with the fastest on this
+// machine.
 func fastestFirst() []Algorithm {
 	if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
 		return []Algorithm{BLAKE3, SHA256}
@@ -124,9 +124,9 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// A Digest names content by its hash. [Algorithm.Of] returns the digest of a byte slice, and
-// [Hasher.Digest] that of the bytes written to a Hasher. Two digests that are equal by == name
-// the same content. The zero Digest names none.
+// A Digest identifies content by its hash. [Algorithm.Of] returns the digest of a byte slice, and
+// [Hasher.Digest] returns the digest of the bytes written to a Hasher. Two digests that are equal
+// by == identify the same content. The zero Digest identifies no content.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
@@ -159,7 +159,7 @@ func ParseDigest(text string) (Digest, error) {
 		if len(digits) == hex.EncodedLen(digestBytes) {
 			_, _ = hex.Decode(d.sum[:], []byte(digits))
 		}
-		// This catches invalid digits, and those in upper case, along with anything else.
+		// This catches invalid digits, upper case digits, and all other mistakes.
 		if d.String() == text {
 			return d, nil
 		}
@@ -167,11 +167,11 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
-// checkKey returns an error for a key that looks like the text of a digest but isn't one that we
-// know. It may be in upper case, cut short, or of another algorithm.
+// checkKey returns an error for a key that looks like the text of a digest, but isn't a digest that
+// we know. It may be in upper case, cut short, or of an unknown algorithm.
 //
-// Any other text would simply be a name. But whoever gives us such a key believes that we verify
-// the content against it, and we wouldn't.
+// Any other text is simply a name. But a caller who passes such a key believes that we verify the
+// content against it, which we wouldn't.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
@@ -182,8 +182,8 @@ func checkKey(key string) error {
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
-// namesAlgorithm reports whether name is that of a hash function, whether or not we know it:
-// SHA-256, md5, blake2b.
+// namesAlgorithm reports whether name is the name of a hash function, such as SHA-256, md5 or
+// blake2b. We need not know the function.
 func namesAlgorithm(name string) bool {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, family := range []string{"md", "sha", "blake"} {

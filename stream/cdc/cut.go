@@ -11,45 +11,46 @@ import (
 
 // Chunk sizes, in bytes.
 //
-// A change costs all chunks that it touches, which speaks for small chunks. But each of them
-// takes 35 bytes in the manifest, which speaks for large ones. As it is, 1 GiB has about 6,700
-// chunks and a manifest of a quarter of a megabyte.
+// After a change, all chunks that it touches must be sent, which is an argument for small chunks.
+// But each chunk takes 35 bytes in the manifest, which is an argument for large ones. With these
+// sizes, 1 GiB has about 6,700 chunks and a manifest of a quarter of a megabyte.
 const (
-	MinChunk     = 32 << 10 // except for the last chunk of a file
+	MinChunk     = 32 << 10 // the last chunk of a file may be smaller
 	AverageChunk = 128 << 10
 	MaxChunk     = 512 << 10
 )
 
-// Chunks are cut by JC, a variant of FastCDC that skips half of an average chunk whenever a
-// weaker mask matches. To be exact, it's what package jc calls jc-v1.0.0.
+// Chunks are cut by JC, a variant of FastCDC that skips half of an average chunk whenever a weaker
+// mask matches. Package jc calls this version jc-v1.0.0.
 //
-// JC only looks at two fifths of the bytes. After an insertion, it finds its old cuts again
-// within 0.2 MiB, or 1.1 MiB in the worst of 1,200 insertions. The fastcdc-v1.0.0 of the same
-// library needs 1.4 MiB. Don't take jc-v1.1.0 for a newer version: it uses the masks of 8 KiB
-// chunks for every size, skips nearly all of larger chunks and hardly ever finds its old cuts.
+// JC looks at only two fifths of the bytes. After an insertion, it finds its old cuts again within
+// 0.2 MiB, or within 1.1 MiB in the worst of 1,200 insertions. The fastcdc-v1.0.0 of the same
+// library needs 1.4 MiB. Don't take jc-v1.1.0 for a newer version: it uses the masks for 8 KiB
+// chunks with every chunk size. In larger chunks, it therefore skips nearly all bytes, and it
+// hardly ever finds its old cuts.
 //
-// A different algorithm would still be correct. It would just mean that everything has to be
-// transferred in full once.
+// Changing the algorithm would still be correct. Everything would then have to be transferred in
+// full once.
 const (
 	strongMask = 0x8888888888888888 // a chunk ends where the hash has none of these bits
 	weakMask   = strongMask - 8     // we skip skipBytes where the hash has none of these bits
 	skipBytes  = AverageChunk / 2
 )
 
-// readStep is how much we read at once, beyond an average chunk. It shouldn't be much, since
-// bytes after the end of a chunk have to be copied into the buffer of the next one.
+// readStep is the number of bytes that we read at once, beyond an average chunk. It should be
+// small, since bytes after the end of a chunk have to be copied into the buffer of the next chunk.
 const readStep = 64 << 10
 
-// cutAhead is how many chunks may wait to be hashed. A few are enough, because cutting and
-// hashing take about the same time.
+// cutAhead is the maximum number of chunks that wait to be hashed. A few are enough, because
+// cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut cuts the content of r, up to io.EOF, into chunks. It calls each for every chunk, in order
-// and on the caller's goroutine. The chunk's bytes are only valid during that call. If r is
-// empty, there are no chunks.
+// Cut cuts the content of r, up to io.EOF, into chunks. It calls the function each for every chunk,
+// in order and on the caller's goroutine. The chunk's bytes are valid only during that call. If r
+// is empty, there are no chunks.
 //
-// Cut stops at the first error of each or of r, and returns it. Meanwhile another goroutine
-// reads r, but it has ended by the time Cut returns. Cut is safe for concurrent use.
+// Cut stops at the first error of each or of r, and returns it. Another goroutine reads r, but has
+// ended by the time Cut returns. Cut is safe for concurrent use.
 func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	cut := make(chan *[]byte, cutAhead)
 	read := make(chan error, 1)
@@ -74,7 +75,7 @@ func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 // back to buffers.
 func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	data := chunkBuffer(nil)
-	defer func() { buffers.Put(data) }() // the one that is left over in the end
+	defer func() { buffers.Put(data) }() // the buffer that is left over in the end
 	for {
 		end, err := fill(r, data)
 		if err != nil || end == 0 {
@@ -104,8 +105,8 @@ func fill(r io.Reader, data *[]byte) (end int, err error) {
 	finder := cutFinder{at: MinChunk}
 	for {
 		b := *data
-		// If less than an average chunk is left at the end of r, it becomes one chunk whatever is
-		// in it. So don't look for a cut until there is more.
+		// If at most an average chunk is left at the end of r, it becomes one chunk, whatever its
+		// bytes are. So don't look for a cut until there is more.
 		if len(b) > AverageChunk && finder.find(b) {
 			return finder.at, nil
 		}
@@ -127,11 +128,11 @@ func fill(r io.Reader, data *[]byte) (end int, err error) {
 // A cutFinder looks for the end of a chunk while the chunk is still being read.
 type cutFinder struct {
 	at   int    // index of the next byte to look at
-	hash uint64 // of the bytes before at, since the beginning or the last skip
+	hash uint64 // hash of the bytes before at, since the beginning or the last skip
 }
 
-// find looks at the bytes of chunk that it hasn't looked at yet. It reports whether the chunk
-// ends, which is then before index at.
+// find looks at the bytes of chunk that it hasn't looked at yet. It reports whether it has found
+// the end of the chunk, which is then before index at.
 func (f *cutFinder) find(chunk []byte) (ends bool) {
 	for f.at < len(chunk) {
 		hash, n := rollHash(f.hash, chunk[f.at:])
@@ -151,16 +152,17 @@ func (f *cutFinder) find(chunk []byte) (ends bool) {
 	return false
 }
 
-// rollHash adds bytes of data to a gear hash until it matches weakMask. It returns the hash and
-// how many bytes come before the one that made it match, or len(data) if none did.
+// rollHash adds bytes of data to a gear hash until it matches weakMask. It returns the hash, and
+// the index of the byte that made it match, or len(data) if no byte did.
 //
-// For each byte the hash is shifted by one bit, so it only depends on the last 64 bytes.
+// For each byte, the hash is shifted by one bit, so it depends only on the last 64 bytes.
 func rollHash(hash uint64, data []byte) (uint64, int) {
 	gear, n := &jc.G, 0
 	for ; len(data) >= n+4; n += 4 {
-		// Four bytes at a time: a, b and c are hashes of up to three of them, starting from 0. With
-		// their help, each of the four hashes depends on the one before this iteration, instead of
-		// on each other, and the processor can compute them at the same time.
+		// Take four bytes at a time. a, b and c are the hashes of the first one, two and three of
+		// these bytes, starting from 0. With their help, each of the four new hashes depends only
+		// on the hash before this iteration, not on another new one, so the processor can compute
+		// them at the same time.
 		d := data[n : n+4 : n+4]
 		a := gear[d[0]]
 		b := a<<1 + gear[d[1]]

@@ -12,29 +12,29 @@ import (
 // MaxPacked is the maximum size of a packed chunk in bytes. Use it for pieces.Talk.MaxPiece.
 const MaxPacked = 1 + MaxChunk
 
-// The first byte of a packed chunk says how the others are encoded.
+// The first byte of a packed chunk says how the other bytes are encoded.
 const (
 	packedPlain = 0
 	packedZstd  = 1
 )
 
-// minSaving is how much of a chunk compressing must save, as 1/minSaving of its size. Less isn't
-// worth the unpacking.
+// Compressing a chunk must save at least 1/minSaving of its size. A smaller saving isn't worth the
+// time for unpacking.
 const minSaving = 16
 
-// Pack first compresses a sample of a large chunk, taken from several places, and only goes on
-// if that shrinks. The sample costs a twentieth of compressing the whole chunk.
+// For a large chunk, Pack first compresses a sample, taken from several places. It compresses the
+// chunk only if the sample shrinks. The sample costs a twentieth of the time for the whole chunk.
 const (
 	samplePlaces = 4
 	sampleBytes  = 2 << 10 // bytes at each place
 )
 
-// ErrChunk means that bytes are not those of the chunk: their size or digest differs, or
-// they cannot be unpacked.
+// ErrChunk means that the bytes don't belong to the chunk: their size or digest differs, or they
+// cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder are safe for concurrent use, by as many goroutines at once as there are
-// cores. Since their options are valid, creating them can't fail.
+// encoder and decoder are safe for concurrent use. As many goroutines can use them at once as there
+// are cores. Since their options are valid, creating them can't fail.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
@@ -42,8 +42,8 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes, and is
-// compressed if that pays. Pack is safe for concurrent use.
+// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes, and is compressed
+// if that saves enough. Pack is safe for concurrent use.
 //
 // If chunk is not compressed and lies in b's own memory, one byte after b's end,
 // Pack copies nothing.
@@ -56,20 +56,20 @@ func Pack(b, chunk []byte) []byte {
 			return append(append(b, packedZstd), *buffer...)
 		}
 	}
-	// Look if the caller has already put chunk where it belongs.
+	// Check whether the caller has already put chunk in the right place.
 	if at := len(b) + 1; at+len(chunk) <= cap(b) && len(chunk) > 0 && &chunk[0] == &b[:at+1][at] {
 		return append(b, packedPlain)[:at+len(chunk)]
 	}
 	return append(append(b, packedPlain), chunk...)
 }
 
-// savesEnough reports whether it was worthwhile to compress size bytes.
+// savesEnough reports whether it was worthwhile to compress size bytes to compressed bytes.
 func savesEnough(compressed, size int) bool { return compressed <= size-size/minSaving }
 
 // worthTrying reports whether the chunk is likely to shrink. It uses buffer as scratch space.
 func worthTrying(buffer *[]byte, chunk []byte) bool {
 	if len(chunk) < 2*samplePlaces*sampleBytes {
-		return true // the sample would be more than half of it
+		return true // the sample would be more than half of the chunk
 	}
 	sample := (*buffer)[:0]
 	for i := range samplePlaces {
@@ -82,8 +82,8 @@ func worthTrying(buffer *[]byte, chunk []byte) bool {
 // Unpack returns the bytes of chunk c from their packed form. It returns an error that wraps
 // [ErrChunk] if the bytes do not have c's size and digest. It never unpacks more than c's size.
 //
-// If the packed form is not compressed, the result is a part of packed. Otherwise it is in the
-// memory of buffer, or in new memory if buffer is too small. The caller must not change packed
+// If the packed form is not compressed, the result is a part of packed. Otherwise, the result is in
+// the memory of buffer, or in new memory if buffer is too small. The caller must not change packed
 // or buffer while it uses the result. Unpack is safe for concurrent use with different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
@@ -114,7 +114,7 @@ func Verify(packed []byte, c Chunk) error {
 	return err
 }
 
-// unpack is Unpack without checking what it has unpacked, except that more than size bytes are
+// unpack does what Unpack does, but doesn't check the result, except that more than size bytes are
 // an error.
 func unpack(buffer, packed []byte, size int) ([]byte, error) {
 	body := packed[1:]

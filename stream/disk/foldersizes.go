@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// listValid is how long we trust a list of all folders, except for the folders that we
-	// change ourselves. Otherwise we'd have to look at every identity's folder whenever a part
+	// listValid is the time for which we trust a list of all folders, except for the folders that
+	// we change ourselves. Without it, we'd have to look at every identity's folder whenever a part
 	// is opened.
 	listValid = time.Second
-	// measureValid is how long we trust the size of a folder, unless we change the folder
-	// ourselves, or a list shows that another process has added or removed a name. Otherwise
-	// we'd have to look at every file of every identity for each list.
+	// measureValid is the time for which we trust the size of a folder, unless we change the folder
+	// ourselves, or a list shows that another process has added or removed a name. Without it, we'd
+	// have to look at every file of every identity for each list.
 	measureValid = 10 * time.Second
 )
 
-// A folderSizes caches how many bytes there are in each folder of a store.
+// A folderSizes caches the number of bytes in each folder of a store.
 //
-// It is guarded by Store.mu, so while a folder is being measured for one part, no other part can
-// be opened.
+// It is guarded by Store.mu. While a folder is being measured for one part, no other part can
+// therefore be opened.
 type folderSizes struct {
 	path string                                    // the store's folder
 	walk func(folder string) ([]storedFile, error) // Store.walkFolder
 
-	known  map[string]folderSize // by folder
+	known  map[string]folderSize // keyed by folder
 	stale  map[string]bool       // folders that this process has changed since they were measured
 	listed time.Time             // when the folders were last listed
 }
@@ -33,20 +33,20 @@ type folderSizes struct {
 // A folderSize is the size of a folder when it was measured.
 type folderSize struct {
 	bytes    int64
-	modified time.Time // the folder's own time, which changes when a name is added or removed
+	modified time.Time // the folder's own time, which adding or removing a name changes
 	measured time.Time
 }
 
-// invalidate is called when this process changes what is in a folder. The folder is measured
+// invalidate is called when this process changes the files in a folder. The folder is measured
 // again when its size is next needed.
 func (s *folderSizes) invalidate(folder string) {
 	delete(s.known, folder)
 	s.stale[folder] = true
 }
 
-// bytesExcept returns how many bytes are stored in all folders except own.
+// bytesExcept returns the number of bytes in all folders except own.
 func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
-	// Own is never measured here, since the caller looks at each of its files anyway.
+	// own is never measured here, since the caller looks at each of its files anyway.
 	if time.Since(s.listed) < listValid {
 		err = s.refreshStale(own)
 	} else {
@@ -121,7 +121,7 @@ func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err erro
 		return size, true, nil
 	}
 	size = folderSize{modified: info.ModTime(), measured: now}
-	// While it's at it, the walk removes expired parts, and the folder itself if it's empty.
+	// The walk also removes expired parts, and the folder itself if it's empty.
 	files, err := s.walk(folder)
 	for _, f := range files {
 		size.bytes += f.size

@@ -18,23 +18,23 @@ import (
 type part struct {
 	store *Store
 	path  string
-	file  *os.File // set by create; rename replaces it where an open file can't be renamed
-	size  int64    // of the whole content; -1 if unknown
+	file  *os.File // set by create; replaced by rename if open files can't be renamed
+	size  int64    // size of the whole content; -1 if unknown
 
 	offset int64 // bytes stored so far
 	ended  bool  // committed, closed or deleted
 	closed bool  // file is closed
 
-	// reserved is how many bytes the store's limits count for this part. Only the goroutine
-	// that uses the part writes it, with store.mu held. That goroutine may read it without the
-	// lock, but others must hold it.
+	// reserved is the number of bytes that count towards the store's limits for this part. Only the
+	// goroutine that uses the part writes the field, with store.mu held. This goroutine may read it
+	// without the lock, but other goroutines must hold the lock.
 	reserved int64
 }
 
 var _ stream.Part = (*part)(nil)
 
-// openPart opens a part. It locks the file before it looks at the file's size, because
-// otherwise another process could change that in between.
+// openPart opens a part. It locks the file before it looks at the file's size. Otherwise another
+// process could change the size in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	if err := s.claim(p); err != nil {
@@ -83,8 +83,8 @@ func (s *Store) unclaim(path string) {
 	s.sizes.invalidate(filepath.Dir(path))
 }
 
-// load opens the file, and finds out how much of the content it has. A file that is larger
-// than the content can't be a prefix of it, so load empties that.
+// load opens the file, and finds out how much of the content it has. A file that is larger than the
+// content can't be a prefix of it, so load empties such a file.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -101,15 +101,15 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often create tries to open the file. A try fails if another process
-// removes the folder at that very moment.
+// createTries is the maximum number of times that create tries to open the file. An attempt fails
+// if another process removes the folder at that very moment.
 const createTries = 20
 
 // create opens the file. If necessary, it creates the file and its folders first.
 //
-// An identity's empty folder may be removed while somebody else's part is opened (see
-// walkFolder). In this process, that can't happen here because we hold store.mu. Another
-// process may do it, though, so create tries again.
+// An identity's empty folder may be removed while another identity's part is opened (see
+// walkFolder). This process can't remove it now, because we hold store.mu. Another process may
+// remove it, though, so create tries again.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -122,8 +122,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was removed before
-// it could create the file.
+// tryCreate makes one attempt for create. It returns fs.ErrNotExist if the folder was removed
+// before the file could be created.
 func (p *part) tryCreate() (err error) {
 	if err := makeFolder(filepath.Dir(p.path)); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (p *part) tryCreate() (err error) {
 	return err
 }
 
-// makeFolder creates an identity's folder and the store's folder above it, where they are
-// missing. It returns errNotFolder if something else is at the path.
+// makeFolder creates an identity's folder, and the store's folder above it, if they are missing. It
+// returns errNotFolder if something else is at the path.
 func makeFolder(folder string) error {
 	info, err := os.Lstat(folder)
 	switch {
@@ -180,10 +180,10 @@ func (p *part) Commit(digest stream.Digest) error {
 
 // publish makes the part the complete content, by renaming it to its final name.
 //
-// The file is flushed to disk before it's renamed, and the folders before older content is
-// removed. So a crash at any point leaves either the old content or the new content intact.
-// The folders are flushed even if this process hasn't created them, because the process that
-// did may have been killed before it got to that.
+// The file is flushed to disk before it's renamed, and the folders are flushed before older content
+// is removed. A crash at any point therefore leaves either the old content or the new content
+// intact. The folders are flushed even if this process hasn't created them, because the process
+// that created them may have been killed before it could flush them.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -199,8 +199,8 @@ func (p *part) publish(digest stream.Digest) error {
 	return removeBlobs(base, final)
 }
 
-// rename renames the file, and keeps it open for ReadAt. On a system that can't rename an open
-// file, it's closed meanwhile.
+// rename renames the file, and keeps it open for ReadAt. On a system that can't rename open files,
+// rename closes the file and opens it again.
 func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
@@ -226,7 +226,7 @@ func (p *part) Close() error {
 	if p.closed {
 		return nil
 	}
-	if p.ended { // by Commit, after which the file was only open for ReadAt
+	if p.ended { // by Commit, which has left the file open only for ReadAt
 		p.closed = true
 		return wrapErr("closing a part", p.file.Close())
 	}
@@ -245,7 +245,7 @@ func (p *part) Delete() error {
 	return wrapErr("deleting a part", removeOpen(p.file, p.path))
 }
 
-// removeOpen removes and closes a file. On systems that can remove an open file, it stays
+// removeOpen removes and closes a file. On systems that can remove open files, the file stays
 // locked until it's gone.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
