@@ -87,8 +87,8 @@ func (r *replicator) compare(now time.Time) {
 // allow that yet. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
-// compare encodes one state again, and marks what has changed for all clients that have the
-// actor.
+// compare encodes one state again, and marks the fields that have changed for all clients that have
+// the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(itemReplica); ok {
 		// If the actor is about to fall asleep, leave its lists alone. Otherwise it would stay
@@ -107,7 +107,8 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList is compare for a list. It encodes only the items that the game has set or deleted.
+// compareList does for a list what compare does for a struct. It encodes only the items that the
+// game has set or deleted.
 func (a *Actor) compareList(r itemReplica) {
 	numbers, err := r.TakeChanged()
 	if err != nil {

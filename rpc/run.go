@@ -232,8 +232,8 @@ func (w *World) runHooks() {
 //
 // Run ticks whenever something happens: a message arrives, a function is posted, a call is made in
 // this world, or space becomes free that somebody watches. It also ticks Config.TickRate times a
-// second. While states are in flight, it also ticks 30 times a second. A server with clients does
-// the same while [At] or [Relevant] decides about actors.
+// second. In addition, it ticks 30 times a second while states are in flight, and on a server with
+// clients while [At] or [Relevant] decides about actors.
 //
 // With more than 16 connections, an event makes Run look only at the connections that are involved.
 // With more than 256 states, Run doesn't compare them then. It catches up on the other connections

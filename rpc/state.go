@@ -46,13 +46,14 @@ import (
 // keep the field's previous value, and the server logs an error. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
-//	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
+//	quiver:"skipowner"    to all other clients (UE: COND_SkipOwner)
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
 //	quiver:"if=name"      while [State.SetCondition] says so (UE: COND_Custom)
-//	quiver:"max=16"       bytes of a string, elements of a slice
-//	quiver:"quant=0.01"   floats are sent as multiples of it, clamped to the largest; the server's own stays exact (UE: FVector_NetQuantize100)
-//	quiver:"range=0:100"  numbers are clamped to it
-//	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
+//	quiver:"max=16"       maximum bytes of a string, or elements of a slice
+//	quiver:"quant=0.01"   floats are sent as multiples of 0.01, clamped to the largest; the server's
+//	                      own value stays exact (UE: FVector_NetQuantize100)
+//	quiver:"range=0:100"  numbers are clamped to this range
+//	quiver:"unit"         three floats that form a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }
 
 // declaredState is a State or ListState without its type parameters.
@@ -117,8 +118,8 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// localMask converts a mask of the class's fields into one of the state's own fields, which
-// begins at bit 0.
+// localMask converts a mask of the class's fields to a mask of the state's own fields, which begins
+// at bit 0.
 func (d *declaredState) localMask(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
 // NewState declares that actors of class have an S. A class may have several states of
@@ -226,7 +227,7 @@ func mustBind(b *binding, d *declaredState, by string) {
 }
 
 // mustBeBound returns what b has bound to d. It panics if d belongs to another class, or if the
-// function named before has yet to be called.
+// function named by before has not been called yet.
 func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, before string) M {
 	mustBind(b, d, by)
 	bound, ok := b.states[d.id].(M)
@@ -236,8 +237,8 @@ func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, before string
 	return bound
 }
 
-// A boundState is the result of a call to Replicate. It knows where the objects of a binding
-// have the struct of a declared state.
+// A boundState is the result of a call to Replicate. It knows where the objects of a binding keep
+// the struct of a declared state.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S

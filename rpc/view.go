@@ -115,8 +115,8 @@ func (c *Conn) pawn() *Actor {
 	return v.pawn
 }
 
-// firstPawn returns the first actor of the list whose class has At. If there is none, it
-// tries the actors that these own, and so on.
+// firstPawn returns the first actor of the list whose class has At. If there is none, it tries the
+// actors that they own, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {

@@ -52,7 +52,7 @@ type World struct {
 	announced    []*Conn      // admitted, and not expelled yet
 	joining      []*Conn      // joined, and waiting to be admitted
 	ending       []*Conn      // ended, and waiting to be expelled
-	loggingIn    []*handshake // waiting until connections of the same identity in ending are expelled
+	loggingIn    []*handshake // waiting until ended connections of the same identity are expelled
 	greeting     greeting     // greets the last connection admitted, until its tasks have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -374,8 +374,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, err
 	}
 
-	// From here on, the actor is alive. Its constructor may call, open, tear off and even
-	// destroy it.
+	// From here on, the actor is alive. Its constructor may make calls on it, open it, tear it off,
+	// and even destroy it.
 	w.actors.assignRef(a)
 	a.joinOwner(owner, conn)
 	w.actors.add(a)
@@ -478,8 +478,8 @@ func (w *World) Destroy(a *Actor) error {
 		return nil
 	}
 
-	// End it on the clients that have it. Placed actors exist on clients from the start, so clients
-	// that join later need to be told as well.
+	// End the actor on the clients that have it. Placed actors exist on clients from the start, so
+	// clients that join later need to be told as well.
 	if !a.tornOff {
 		a.endPlacedCopies()
 	}
@@ -488,7 +488,7 @@ func (w *World) Destroy(a *Actor) error {
 		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 
-	// End it here. The actors that it owned now belong to the server.
+	// End the actor here. The actors that it owned now belong to the server.
 	w.relevance.leave(a)
 	orphans := a.orphanChildren()
 	a.leaveOwner()

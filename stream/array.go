@@ -265,8 +265,8 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 // batchCap returns the capacity to allocate for a batch of count elements, or of an unknown
 // number if count is negative.
 //
-// We can't trust count, which the sender chose. The batch may therefore take at most four times
-// as much memory as the bytes received, and batchBytes.
+// We can't trust count, which the sender chose. The memory of the batch is therefore limited to
+// batchBytes, and to four times the bytes received.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	maxCap := min(1+4*bytes/size, 1+batchBytes/size)

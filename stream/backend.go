@@ -19,9 +19,10 @@ type Backend interface {
 // channels that are served after play (the game's own traffic). Each lane is filled to no more than
 // a share of its reliable buffer.
 type Window struct {
-	// Share is the part of each lane's reliable buffer that transfers may fill, above 0 and below
-	// 1. The default is 1/2. One more RPC must fit beyond the share. With RPCs of 32 KiB and 256
-	// entries, this limits Share to 0.88. Above that, each transfer fails before its first RPC.
+	// Share is the part of each lane's reliable buffer that transfers may fill. It must be above 0
+	// and below 1, and is 1/2 by default. One more RPC must fit beyond the share. With RPCs of 32
+	// KiB and 256 entries, this limits Share to 0.88. Above that, each transfer fails before its
+	// first RPC.
 	Share float64
 	// Lanes is the maximum number of lanes that one transfer may use, from 1 to 32. 0 means as many
 	// as the path needs. In a round trip, a lane carries half of its reliable buffer, about 141 KB.

@@ -181,7 +181,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless a rest of the current piece is left.
+// fetch waits for the next piece, unless some of the current piece is left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()

@@ -440,7 +440,7 @@ func (l *callList) add(c *Calling) {
 	extend.Wake(c.actor.World())
 }
 
-// tick runs all Callings. A Calling that is added meanwhile has to wait for the next tick.
+// tick runs all Callings. A Calling that is added during the tick has to wait for the next one.
 func (l *callList) tick(time.Time) {
 	// Deferred, so that Callings that have ended are removed even if one of them panics.
 	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).hasEnded) }()

@@ -19,9 +19,9 @@ type Config struct {
 	// Window{}.
 	Backend Backend
 
-	// Hash is the digest algorithm of transfers that do not choose one with the option Hash.
-	// The default is BLAKE3 if that is the fastest algorithm at both ends, which an end learns
-	// from the peer's first message, and SHA256 otherwise.
+	// Hash is the digest algorithm of transfers that do not choose one with the option Hash. The
+	// default is BLAKE3 if that is the fastest algorithm at both ends, and SHA256 otherwise. An end
+	// learns the peer's fastest algorithm from its first message.
 	Hash Algorithm
 
 	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is rejected.
@@ -49,14 +49,14 @@ type Config struct {
 	ReadTime time.Duration
 
 	// MaxMemory limits the memory that this world holds for all of its peers together, including
-	// what it has promised them as credit. It limits allocated bytes rather than payload. The
-	// default is 256 MiB.
+	// memory that it has promised them as credit. It limits allocated bytes rather than payload.
+	// The default is 256 MiB.
 	//
 	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of about
-	// the first sixty connections, and then a third of a MiB for each. All connections of one
-	// identity together, or all those of one address without an identity, get at most seven eighths
-	// of this half. From the other half of the memory, a connection gets at most half of what is
-	// free.
+	// the first sixty connections, and then a third of a MiB for each. Together, all connections of
+	// one identity get at most seven eighths of this half. The same limit applies to all
+	// connections of one address that have no identity. From the other half of the memory, a
+	// connection gets at most half of what is free.
 	//
 	// A transfer waits if there is no memory for it. It is rejected if no waiting transfer could
 	// begin for 30 s. If a transfer in progress needs more memory, its sender waits for credit, but
@@ -134,8 +134,8 @@ func (c *Config) firstCredit(free int64) int64 {
 }
 
 const (
-	// Outgoing content may take up 1/stockShare of Config.MaxMemory. The default of 32 MiB is
-	// the bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
+	// Outgoing content may use 1/stockShare of Config.MaxMemory. The default of 32 MiB is the
+	// bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
 	// minStock is the part of this memory that every transfer may always use. It holds the part
 	// that is being sent, and the next part, which is being read. Without it, transfers would have

@@ -113,8 +113,7 @@ const idleTime = 30 * time.Second
 type usage struct {
 	lastArrival time.Time // when something last arrived in order, or when the transfer began
 
-	// We count over two windows of at least an idleTime each: the current one and the one
-	// before.
+	// We count in two windows of at least one idleTime each, the current one and the previous one.
 	windowStart time.Time // when the current window began
 	startOffset int64     // offset at which the content in order ended at that time
 	previous    int64     // bytes that arrived in the previous window; huge if there was none

@@ -42,7 +42,7 @@
 // make calls, start anything or spawn actors while ranging over a map, because the order would be
 // random. The order of the game's own goroutines may still vary. Under the race detector, which
 // shuffles goroutines on purpose, any order may vary. On a machine that is busy with other work,
-// this also happens in about one run in a hundred.
+// this also happens in one of several hundred runs.
 //
 // # The paths
 //

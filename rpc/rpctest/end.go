@@ -40,7 +40,7 @@ type end struct {
 
 	mu sync.Mutex // guards arrived
 
-	// At most maxArrived datagrams. This isn't a channel, because one of that size would take
+	// At most maxArrived datagrams. This isn't a channel, because a channel of this size would take
 	// 96 KiB for each end, even for an end that has long ended.
 	arrived [][]byte
 }
@@ -67,8 +67,8 @@ func (e *end) SendDatagram(p []byte) error {
 // Because the end has this method, package rpc sends calls without the help of another goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
-// ReceiveDatagram implements [rpc.Carrier]. When the end has been closed, it still returns the
-// datagrams that arrived before that. Only one goroutine calls it.
+// ReceiveDatagram implements [rpc.Carrier]. After the end has been closed, it still returns the
+// datagrams that arrived earlier. Only one goroutine calls it.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for {
 		if p, ok := e.take(); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is how long the hub waits for other packets that are sent at the same instant.
-// It then sends all of them in the order of the clients, no matter which goroutine was first.
+// settleTime is the time that the hub waits for other packets that are sent at the same instant. It
+// then sends all of them in the order of the clients, no matter which goroutine was first.
 const settleTime = time.Nanosecond
 
 // A hub moves the packets of all paths. Since it is driven by a single timer, the seed
@@ -49,8 +49,8 @@ type link struct {
 	rate    int64         // bit/s; 0 for no bottleneck
 	window  atomic.Int64  // bytes that the sending end may have in flight; 0 if unknown
 
-	// Only for the direction to a client. The link itself ends with the server's uplink, from
-	// which packets go on to the client's own downlink.
+	// Only for the direction to a client. The link itself ends with the server's uplink. Packets
+	// then go on to the client's own downlink.
 	downlink     *netsim.Link // its bottleneck; nil if it never had one
 	downlinkRate int64        // bit/s; 0 for no bottleneck
 }
@@ -109,8 +109,8 @@ func (h *hub) setWindows() {
 	}
 }
 
-// inSeries returns the Config of a single link that does what the links out and in do one
-// after the other.
+// inSeries returns the Config of a single link that has the same effects as the links out and in,
+// one after the other.
 func inSeries(out, in netsim.Config) netsim.Config {
 	out.Loss = 1 - (1-out.Loss)*(1-in.Loss)
 	out.LossBeyond = in.Loss
@@ -124,8 +124,7 @@ func bottleneckOf(in netsim.Config) netsim.Config {
 	return netsim.Config{Rate: in.Rate, Queue: in.Queue}
 }
 
-// maxDelay returns the longest time that a packet can be in flight, apart from the time that
-// it waits in queues.
+// maxDelay returns the maximum time that a packet can be in flight, excluding the time in queues.
 func maxDelay(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }

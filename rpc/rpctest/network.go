@@ -373,7 +373,7 @@ func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now(
 // The world isn't driven again either, so none of its functions runs, not even OnDisconnect.
 // Calls that wait for it on goroutines of the game return an error.
 //
-// A new world may take its place: by Client, with the same Token, or by Server.
+// A new world may take its place, by Client with the same Token, or by Server.
 func (n *Network) Crash(w *rpc.World) {
 	n.t.Helper()
 	if w == nil || w != n.server && !slices.Contains(n.worlds, w) {
@@ -432,8 +432,8 @@ func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 	}
 }
 
-// find returns the client of a connection, or nil if that has ended at both ends. conn may be the
-// connection of either end.
+// find returns the client of a connection, or nil if the connection has ended at both ends. conn
+// may be the client's connection or the server's.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	if conn == nil {

@@ -28,8 +28,8 @@ var ErrUnchecked error = &rpc.CloseError{Code: rpc.ServerFull, Reason: "the serv
 // Users checks logins against a token file and a list of login codes. It reads the file again
 // for every login, so edits take effect at once. The codes are lost when the server ends.
 //
-// The methods are safe for concurrent use. Methods that read the file should not be called on the
-// world's goroutine.
+// The methods are safe for concurrent use. Do not call methods that read the file on the world's
+// goroutine.
 type Users struct {
 	path string
 
