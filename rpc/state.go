@@ -227,7 +227,7 @@ func mustBind(b *binding, d *declaredState, by string) {
 }
 
 // mustBeBound returns what b has bound to d. It panics if d belongs to another class, or if the
-// function named by before has not been called yet.
+// function whose name is before has not been called yet.
 func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, before string) M {
 	mustBind(b, d, by)
 	bound, ok := b.states[d.id].(M)
