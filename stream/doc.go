@@ -20,24 +20,25 @@
 // [Install] adds streams to a world, and [Streams.Peer] names the receiver.
 //
 // Send waits until the receiving application has consumed all of the content and its digest has
-// been verified. Start doesn't wait. It returns a [Transfer], with which the sender can follow
-// the transfer, wait for it, change its weight and cancel it. The receiver's handler gets an
+// been verified. Start doesn't wait. It returns a [Transfer], which the sender can use to follow
+// the transfer, wait for it, change its weight or cancel it. The receiver's handler gets an
 // [IncomingArray] or [IncomingBlob] to consume, reject or cancel.
 //
-// The same code works in both directions between server and client, but only the sender starts
-// a transfer. A client that wants a download asks for it with one of the game's RPCs, or the
-// server starts it in its OnConnect. A peer's [Inbox] keeps such a transfer for the code that
-// asked for it. If the program writes the content itself, instead of having the transfer read
-// it from a source, it uses [Blob.Create].
+// The same code works in both directions between server and client, but only the sender starts a
+// transfer. A client that wants a download asks for it with one of the game's RPCs, or the server
+// starts it in its OnConnect. A peer's [Inbox] keeps such a transfer for the code that asked for
+// it. [Blob.Create] is for a program that writes the content itself, instead of having the
+// transfer read it from a source.
 //
-// Comments in this package call all traffic other than transfers "play". "The article" is the
-// one on streaming large data over Unreal's reliable RPCs, whose algorithm lanes use.
+// In the comments of this package, "play" means all traffic other than transfers. "The article"
+// is an article on streaming large data over Unreal's reliable RPCs. Lanes use its algorithm.
 //
 // # Progress
 //
 // [Transfer.Progress] and [Incoming.Progress] return how much the receiving application has
-// consumed, and how fast. [Progress.Left] estimates how long the rest will take. All of them may
-// be called at any time and on any goroutine, so that both ends can show the same progress bar:
+// consumed, and how fast. [Progress.Left] estimates how long the rest will take. All of these
+// methods may be called at any time and on any goroutine, so both ends can show the same progress
+// bar:
 //
 //	for bar := time.Tick(time.Second / 4); ; {
 //		select {
@@ -52,30 +53,31 @@
 //
 // Each transfer has a goroutine that reads, encodes and hashes the content, up to 512 KiB ahead
 // of what has been sent. A world driven by Tick therefore sends at most 512 KiB of a transfer in
-// a tick, or 31 MB/s at 60 Hz. Under Run, content that is ready wakes the world.
+// a tick, or 31 MB/s at 60 Hz. Under Run, the world wakes as soon as content is ready.
 //
 // Each tick sends the content that is ready, as reliable RPCs of at most 32 KiB, or
-// [MaxBytesPerRPC] for an array. A gate decides how many: fewer than half of the R entries of
-// the reliable buffer may be outstanding, and the send queue must be short. It is tested before
-// each RPC, so if an RPC takes N entries, at most R/2-1+N of them are ever outstanding. The
-// buffer is refilled once a tick and, under Run, when acks free entries.
+// [MaxBytesPerRPC] for an array. A gate decides how many RPCs are sent. It is open while fewer
+// than half of the reliable buffer's R entries are outstanding and the send queue is short. It is
+// tested before each RPC, so if an RPC takes N entries, at most R/2-1+N entries are ever
+// outstanding. The buffer is refilled once a tick and, under Run, when acks free entries.
 //
 // A piece of a transfer is called a part. Parts are sent on lanes, which are channels with a
-// lower priority than all others. If the path holds more than half a buffer, the connection
-// opens more lanes, up to 32 or the number that [Lanes] sets, unless the game's actors don't
-// leave it enough channels.
+// lower priority than all others. If the path can hold more than half a buffer, the connection
+// opens more lanes. It opens up to 32, or the number that [Lanes] sets, as long as the game's
+// actors leave it enough channels.
 //
-// The transfers of a connection share it according to their [Weight], which also decides which
-// of them begins first. [Calls] and [Pump] apply the same algorithm to the game's own RPCs and
-// channels.
+// The transfers of a connection share its bandwidth according to their [Weight]. The weight also
+// decides which transfer begins first. [Calls] and [Pump] apply the same algorithm to the game's
+// own RPCs and channels.
 //
-// The receiver limits the sender as well, by granting credit. 1 MiB may be sent with the header.
-// After that, the sender may be 4 to 16 MiB ahead of the application, depending on how much
-// memory is free. An application that doesn't read holds up its own sender, but no other.
+// The receiver limits the sender as well, by granting credit. At first, the sender may send 1 MiB
+// along with the header. After that, the sender may be 4 to 16 MiB ahead of the application,
+// depending on how much memory is free. An application that doesn't read holds up its own sender,
+// but no other.
 //
-// A transfer whose source or reader stalls in the middle goes on until somebody cancels it,
-// since [Config].ReadTime only ends a transfer that nobody begins to read. Progress.Rate is 0
-// if nothing has moved for 5 seconds.
+// A transfer whose source or reader stalls midway stays open until somebody cancels it, since
+// [Config].ReadTime only ends a transfer that nobody begins to read. After 5 seconds without
+// progress, Progress.Rate is 0.
 //
 // # Slices
 //
@@ -92,20 +94,20 @@
 // sent. A slice is retransmitted when:
 //
 //   - three later slices of its chunk have arrived,
-//   - one later slice has arrived, and 9/8 of the round trip have passed since the slice was
+//   - one later slice has arrived, and 9/8 of the round-trip time has passed since the slice was
 //     sent (RFC 9002, section 6.1), or
 //   - a probe timeout has expired.
 //
 // After two timeouts in a row, only probes are sent.
 //
 // If rpc.Config.Sealed is set at both ends, both backends use sealed packets, which are paced by
-// a controller that doesn't mistake random loss for congestion. If they don't get through, QUIC
-// takes over, and nothing that was acked is sent again. [Transfer.Sealed] reports which of the
-// two is in use.
+// a controller that doesn't mistake random loss for congestion. If sealed packets don't get
+// through, QUIC takes over, and nothing that was acked is sent again. [Transfer.Sealed] reports
+// whether sealed packets are in use.
 //
-// With sealed packets, the last parts are followed by repair slices, or on lanes by repair
-// bunches, in proportion to the loss. The last losses then cost no round trip. No repairs are
-// sent between the bursts of a transfer that has a Rate or whose source pauses.
+// With sealed packets, the last parts are followed by repair slices (on lanes, by repair bunches)
+// in proportion to the loss rate. Losses at the end then cost no additional round trip. No
+// repairs are sent between the bursts of a transfer that has a Rate or whose source pauses.
 //
 // WIRE.md specifies the bytes of both backends.
 //
@@ -115,22 +117,22 @@
 // content and its [Digest] is the one that the sender computed. The last piece is held back
 // until the digest has been verified.
 //
-// The digest is by BLAKE3 if that is the fastest algorithm at both ends, and otherwise by
-// SHA-256, unless [Hash] sets another one. [NoDigest] is for an application that verifies the
-// pieces itself as they arrive.
+// The digest algorithm is BLAKE3 if that is the fastest one at both ends, and SHA-256 otherwise,
+// unless [Hash] sets another. [NoDigest] is for an application that verifies the pieces itself as
+// they arrive.
 //
 // A receiver that wants to leave once it has the content should close its connection in
-// [Incoming.OnEnd]. Before that, the sender hasn't been told of the end.
+// [Incoming.OnEnd]. Before that, the sender hasn't been told that the transfer is complete.
 //
 // A transfer with a [Key] can be resumed if the receiver has a [Store], such as that of package
 // disk. After an interruption it continues where it stopped, even in a new connection, and
 // content that is already stored is not sent again. Neither application notices.
 //
-// The sender still reads and hashes its source from the beginning, because the digest covers
-// all of it, unless the receiver turns out to have all of the content. The receiver's
-// application gets what is stored first. A transfer with a key sends at most 4 KiB before its
-// header is answered. An array resumes only if its elements always encode to the same bytes,
-// which maps do not.
+// Unless the receiver turns out to have all of the content, the sender still reads and hashes its
+// source from the beginning, because the digest covers all of it. The receiver's application gets
+// the stored content first. A transfer with a key sends at most 4 KiB before its header is
+// answered. An array can be resumed only if its elements always encode to the same bytes, and
+// maps, for example, don't.
 //
 // When a connection ends, its transfers fail with ErrClosed, within a second even if the world
 // is no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the
@@ -152,19 +154,19 @@
 // The items of an array must not change until its transfer has ended. If they keep changing,
 // give Start a copy. The example SnapshotsAndEdits, in stream/snapshot_test.go, does all this.
 //
-// Versions belong to one connection. When it ends, the receiver must forget them, although it
-// may keep the content. It misses the edits that are made while it's away. And if the server
-// is restarted from an older save, it goes on with that save's versions, and its snapshots and
-// edits would look old. A receiver that returns can ask, by the content's digest, which parts
-// are still current. The answer gives their versions.
+// Versions belong to one connection. When the connection ends, the receiver must forget them,
+// although it may keep the content. It misses the edits that are made while it's away. And if the
+// server is restarted from an older save, it continues with that save's versions, so its
+// snapshots and edits would look old. A receiver that returns can send the digests of its content
+// to ask which parts are still current. The answer gives their versions.
 //
 // # Limits
 //
-// Whatever a peer can make this end hold is limited, by [Config] or by a constant: 4 transfers
-// at once of 64 MiB each, 16 MiB of each unread, 256 MiB for the world; topics of 64 bytes,
-// names of 255, keys of 128; 32 lanes.
+// Everything that a peer can make this end hold is limited by [Config] or by a constant: 4
+// transfers at once of 64 MiB each, 16 MiB of each unread, 256 MiB for the world; topics of 64
+// bytes, names of 255, keys of 128; 32 lanes.
 //
 // Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On the
-// world's goroutine they return ErrBlocking instead, except that an Inbox which belongs to no
-// peer can't know on which goroutine it is called.
+// world's goroutine they return ErrBlocking instead. The exception is an Inbox that belongs to no
+// peer, since it can't tell which goroutine calls it.
 package stream

@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Errors that end a transfer. What Err, Wait and Read return for a failed transfer wraps one of
-// these or ErrDigest, and also the cause if that arose at this end.
+// Errors that end a transfer. For a failed transfer, Err, Wait and Read return an error that
+// wraps one of these or ErrDigest. It also wraps the cause if that arose at this end.
 //
 // The text names the topic, the end that stopped the transfer, and the reason, which is quoted
 // if it came from the peer. It also says how far the transfer had come, or that it was refused
@@ -19,8 +19,8 @@ import (
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: player left
 var (
-	// ErrCanceled means that one end canceled the transfer, or could not continue because its
-	// source failed, for example, or because an element could not be encoded or decoded.
+	// ErrCanceled means that one end canceled the transfer, or could not continue, for example
+	// because its source failed, or because an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
 	// ErrRejected means that the receiver refused the transfer, for example because it has no
 	// handler for the topic, or because its application has rejected it.
@@ -90,13 +90,13 @@ func canceled(cause error) error { return stopped(ErrCanceled, cause) }
 // of cause.
 func stopped(kind, cause error) *failure {
 	if cause == kind {
-		cause = nil // or the text would say the same twice
+		cause = nil // otherwise the text would say the same thing twice
 	}
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. An error that wraps none of the kinds means that this
-// end could not continue, which is an ErrCanceled.
+// failureOf returns err as a failure. An error that wraps none of the kinds means that this end
+// could not continue, which counts as ErrCanceled.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -114,10 +114,10 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending returns the error of a transfer over conn that ends because of err. end is which end
-// of the transfer this is: the sender's text says how much was sent, and the receiver's how
-// much was consumed. An ErrDigest also names the peer and the key, because somebody has to
-// investigate it.
+// ending returns the error of a transfer over conn that ends because of err. end says which end
+// of the transfer this is: the sender's text says how much was sent, and the receiver's how much
+// was consumed. An ErrDigest also names the peer and the key, because somebody has to investigate
+// it.
 func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
@@ -161,14 +161,14 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason strips the kind's text from that of a cause, since Error begins with it anyway.
+// reason removes the kind's text from the text of a cause, since Error begins with it anyway.
 func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
 // stop returns the message that tells the peer that a transfer has failed, and why.
 func (f *failure) stop(id uint64) stop {
-	// ErrClosed has no code. To the peer it's a canceled transfer.
+	// ErrClosed has no code, so the peer is told that the transfer was canceled.
 	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
 	if secret, ok := errors.AsType[*concealed](f.cause); ok {

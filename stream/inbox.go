@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// inboxLimit is how many blobs may wait in an inbox, in case a peer sends blobs that nobody
-// takes. A waiting blob takes little memory, because its sender sends no more than the first
-// credit before somebody reads it.
+// inboxLimit is the maximum number of blobs that may wait in an inbox, in case a peer sends blobs
+// that nobody takes. A waiting blob takes little memory, because its sender can't send more than
+// the first credit until somebody reads it.
 const inboxLimit = 64
 
 // An Inbox keeps blobs until they are taken by their [Name]. It is for blobs that belong to
@@ -33,11 +33,12 @@ type inboxBlob struct {
 	*IncomingBlob
 	ended bool // its transfer has ended
 
-	// An empty blob is complete without being read, so it may be complete but not taken. The
-	// inbox then drops it at this time. Zero until the transfer has ended.
+	// expires is when the inbox drops a blob that is complete but not taken. This applies to
+	// empty blobs, which are complete without being read. Zero until the transfer has ended.
 	expires time.Time
 
-	// unwatch stops watching the context of the Take that returned the blob. Nil before that.
+	// unwatch stops watching the context of the Take that returned the blob. It is nil before
+	// that.
 	unwatch func() bool
 }
 
@@ -50,9 +51,9 @@ func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 
 // Deliver puts a blob into the inbox. The blob's handler must call it.
 //
-// Deliver rejects the blob if another one of the same name is waiting, or if 64 blobs are. If
-// a blob fails before it is taken, the inbox forgets it, and another one of its name can be
-// delivered. A blob that nobody reads fails after [Config].ReadTime.
+// Deliver rejects the blob if another blob of the same name is waiting, or if 64 blobs are
+// waiting. If a blob fails before it is taken, the inbox forgets it, and another blob of that
+// name can be delivered. A blob that nobody reads fails after [Config].ReadTime.
 func (i *Inbox) Deliver(in *IncomingBlob) {
 	d := &inboxBlob{IncomingBlob: in}
 	if err := i.put(d); err != nil {
@@ -66,14 +67,14 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 // [ErrBlocking].
 //
 // If the connection of the inbox's peer ends first, Take fails with [ErrClosed]. An Inbox that
-// belongs to no peer cannot know of that and keeps waiting, so ctx should end with
-// [rpc.Conn.Done]. If ctx ends after Take has returned but before all of the blob was read,
-// the blob is rejected with the cause of ctx, which the sender gets to see.
+// belongs to no peer doesn't notice this and keeps waiting, so ctx should end when
+// [rpc.Conn.Done] is closed. If ctx ends after Take has returned but before all of the blob was
+// read, the blob is rejected with the cause of ctx, which the sender gets to see.
 //
-// If the sender cancels the blob before Take finds it, the blob is forgotten, and Take waits
-// for the next one of its name. ctx therefore needs a deadline, with one exception: the caller
-// also waits for the answer to a request for the blob, and that only comes after all of the
-// blob was written. This is what WithRequest of package pieces does.
+// If the sender cancels the blob before Take finds it, the blob is forgotten, and Take waits for
+// the next one of its name. ctx therefore needs a deadline. The only exception is a caller that
+// also waits for the answer to a request for the blob, if that answer comes only after all of the
+// blob was written. WithRequest of package pieces does this.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.onWorld() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
@@ -97,7 +98,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	}
 }
 
-// put adds a blob to the waiting ones, and wakes every Take.
+// put adds a blob to the waiting blobs, and wakes every Take.
 func (i *Inbox) put(d *inboxBlob) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -118,8 +119,8 @@ func (i *Inbox) put(d *inboxBlob) error {
 	return nil
 }
 
-// sweep removes blobs that have failed, even if their OnEnd is yet to be called, and complete
-// ones that nobody has taken within Config.ReadTime. The caller holds mu.
+// sweep removes blobs that have failed, even if their OnEnd has not been called yet. It also
+// removes complete blobs that nobody has taken within Config.ReadTime. The caller holds mu.
 func (i *Inbox) sweep() {
 	maps.DeleteFunc(i.waiting, func(_ string, d *inboxBlob) bool {
 		expired := !d.expires.IsZero() && time.Now().After(d.expires)
@@ -144,7 +145,7 @@ func (i *Inbox) take(name string) (d *inboxBlob, news <-chan struct{}) {
 	return nil, i.news
 }
 
-// watch makes the end of ctx reject a taken blob, for as long as the blob's transfer goes on.
+// watch rejects a taken blob if ctx ends while the blob's transfer is still in progress.
 func (i *Inbox) watch(ctx context.Context, d *inboxBlob) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -153,8 +154,8 @@ func (i *Inbox) watch(ctx context.Context, d *inboxBlob) {
 	}
 }
 
-// end is called when the transfer of a blob has ended. Its context is no longer watched, and
-// if the blob failed before anybody took it, it's removed.
+// end is called when the transfer of a blob has ended. It stops watching the context of Take, and
+// removes the blob if it failed before anybody took it.
 func (i *Inbox) end(d *inboxBlob, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -54,10 +54,10 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 // OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of
 // Err. It must be called by the transfer's handler. A second call replaces fn.
 //
-// When fn runs, the message that tells the sender of the end was already given to the
+// By the time fn runs, the message that tells the sender of the end has been given to the
 // connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
-// the content should therefore close the connection in fn. When Done is closed or Read returns
-// it is too early, because the message only leaves in the world's next tick.
+// the content should therefore close the connection in fn. Closing it when Done is closed or Read
+// returns is too early, because the message is only sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.onEnd = fn }
 
 // SetStore makes the transfer use store instead of Config.Store, or no store if store is nil.
@@ -69,7 +69,7 @@ func (i Incoming) SetStore(store Store) { i.in.store = store }
 // one to the next:
 //
 //   - The world's goroutine adds the parts that arrive to arrival. Through answer, it tells the
-//     sender how far it may go.
+//     sender how much it may send.
 //   - The writer, a goroutine of the transfer, takes the parts from arrival in order. It hashes,
 //     stores and decodes them, and adds the result to delivery.
 //   - The application takes it from delivery, either on a goroutine of its own or in a tick.
@@ -84,7 +84,7 @@ type incoming struct {
 
 	// Used by the world's goroutine only.
 	headerTime     time.Time // when the header arrived
-	waitsForMemory bool      // has its header, but no memory yet to be opened
+	waitsForMemory bool      // the header has arrived, but there is no memory yet to open it
 	records        int64     // memory charged for the transfer itself, without its content
 
 	// mu guards this group, and most fields of arrival, delivery and answer.
@@ -99,7 +99,7 @@ type incoming struct {
 	answer   answer
 }
 
-// newIncoming returns a transfer of which something has arrived, but not yet its header.
+// newIncoming returns a new transfer. Parts may arrive before the header, which begin sets.
 func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{
 		peer:   p,
@@ -225,8 +225,8 @@ func (in *incoming) waitsForSender() bool {
 // takeBack gives back memory that was promised for credit which the sender has not used
 // lately. If the sender does use it later, cover asks for another promise.
 //
-// It also reports whether the transfer is stuck, and since when nothing has arrived. A stuck
-// transfer waits for its sender, while it holds more memory than the sender has lately sent.
+// It also reports whether the transfer is stuck, and when something last arrived. A transfer is
+// stuck if it waits for its sender while it holds more bytes than the sender has sent lately.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -258,7 +258,7 @@ func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.chargedBytes() > incomingBytes
 }
 
-// evict ends a stuck transfer because others need its memory.
+// evict ends a stuck transfer because other transfers need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
 	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, "+
@@ -268,12 +268,12 @@ func (in *incoming) evict(idle time.Duration) {
 }
 
 // bytesReceived returns the number of bytes received on the transfer's connection. Another
-// transfer that wants to write the same part asks for it on behalf of p, to find out if this
-// one is dead.
+// transfer, from p, that wants to write the same part of the store uses this number to find out
+// whether this transfer is dead.
 //
-// conclusive is false if the number says nothing about that. The transfer may be on p's own
-// connection or another party's, or it may have stopped only because the application takes
-// nothing.
+// conclusive is false if the number doesn't answer that question: the transfer is on p's own
+// connection or belongs to another party, or it may have stopped only because the application
+// isn't reading.
 func (in *incoming) bytesReceived(p *Peer) (bytes uint64, conclusive bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
@@ -302,8 +302,8 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error with which the writer stops waiting once the transfer has
-// ended: why it failed, or io.EOF if it's complete. The caller holds mu.
+// endedLocked returns the error that stops a waiting writer once the transfer has ended: the
+// reason why it failed, or io.EOF if it's complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err
@@ -330,7 +330,7 @@ func (in *incoming) progressLocked() Progress {
 	}
 	switch {
 	case in.header.kind == kindArray:
-		// Parts have offsets in bytes, so we know the elements only once they're decoded.
+		// Parts have offsets in bytes, so we can count the elements only once they're decoded.
 		p.Sent = p.Acked + in.delivery.waitingUnits()
 	case in.arrival.endMessage != nil:
 		p.Total = in.arrival.endMessage.size

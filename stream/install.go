@@ -19,8 +19,8 @@ import (
 // Streams holds the transfers of one world, to and from all of its peers. [Install] returns
 // it.
 //
-// Once in every tick of the world, it lets the peers that have something to do move content
-// between their transfers and the connection. Ticks leave out all the others.
+// In each tick of the world, the peers that have something to do move content between their
+// transfers and their connections. A tick skips all other peers.
 type Streams struct {
 	world  *rpc.World
 	config Config
@@ -44,7 +44,7 @@ type Streams struct {
 
 	// The schedule of ticks. Used by the world's goroutine only.
 	joined   []*Peer       // peers whose connections have joined
-	due      []*Peer       // peers in joined, in order, that the next tick includes
+	due      []*Peer       // peers in joined that the next tick includes, in their order
 	checked  time.Time     // when a tick last looked for overdue peers
 	lastTick time.Time     // start of the last tick
 	tickEnds time.Time     // when that tick must end; zero if it has found nothing to do so far
@@ -53,14 +53,14 @@ type Streams struct {
 	// Shortages of memory. Used by the world's goroutine only.
 	reclaim reclaimer
 	opened  time.Time // when a transfer that had waited for memory was last opened
-	early   int64     // bytes that all joined peers together may send before our answers
+	early   int64     // total bytes that joined peers may send before we answer them
 }
 
 // A topic is a name for which this end has a handler.
 type topic struct {
 	kind   kind
 	open   func(*incoming) // gives a transfer to the handler
-	shape  uint64          // of an array's elements, which headers must match
+	shape  uint64          // shape of an array's elements, which headers must match
 	fields func() string   // describes an array's elements, for an error's text
 }
 
@@ -114,9 +114,9 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the transfers of conn. It is safe for concurrent use. It panics if conn is nil
-// or belongs to another world than that of Install: transfers there would wait for ticks that
-// never happen.
+// Peer returns the transfers of conn. It is safe for concurrent use. It panics if conn is nil or
+// belongs to a world other than the one given to Install, because transfers there would wait for
+// ticks that never happen.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {
 	case conn == nil:
@@ -147,13 +147,13 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	return p
 }
 
-// earlyPart decides how many bytes a connection may send before its headers are answered.
+// earlyPart determines how many bytes a connection may send before its headers are answered.
 //
 // All connections together may send a 16th of Config.MaxMemory. A connection that joins gets a
-// 16th of what is left of that, but at least minPending. If less than minPending is left, it
-// gets nothing, which by default is the case from the 60th connection on. The first
-// connections may therefore send earlyBytes, and there is memory for what 200 connections send
-// at once from one address.
+// 16th of the bytes that are left, but at least minPending. If less than minPending is left, it
+// gets nothing. By default, this happens from the 60th connection on. The first connections may
+// therefore send earlyBytes, and the memory suffices even if 200 connections from one address all
+// send at once.
 //
 // Content that arrives when there is no memory for it is held nevertheless, because parts on
 // lanes can't be refused.
@@ -171,7 +171,7 @@ func (s *Streams) shareEarly() (share int64) {
 }
 
 // remove removes the peer of a connection that has ended. If the peer has joined, disconnected
-// will do that when the world reports the end.
+// will remove it when the world reports the end.
 func (s *Streams) remove(p *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,9 +226,9 @@ func (s *Streams) tick(now time.Time) {
 const (
 	// A tick may spend an eighth of the time between two ticks on all peers together.
 	tickShare = 8
-	// minTick is what it may spend at least. While a world that waits for events is busy, its
-	// ticks follow each other closely, so this is also the most that it spends: a call that
-	// arrives meanwhile has to wait.
+	// minTick is the minimum time that a tick may spend. In a busy world that waits for events,
+	// ticks follow each other closely, so minTick is also the maximum there. It's short because a
+	// call that arrives in the meantime has to wait.
 	minTick = time.Millisecond
 )
 
@@ -239,7 +239,7 @@ func (s *Streams) tickPeers(now time.Time) {
 	s.callers.Take(s.schedule)
 	s.scheduleOverdue(now)
 
-	// Remove those we have ticked, even if a function of the game panics.
+	// Remove the peers that we have ticked, even if a function of the game panics.
 	ticked := 0
 	defer func() { s.due = slices.Delete(s.due, 0, ticked) }()
 	for _, p := range s.due {
@@ -276,15 +276,15 @@ func (s *Streams) schedule(p *Peer) {
 	}
 }
 
-// startClock starts measuring the time that this tick takes, on the first call in a tick. In
-// most ticks of a game no peer has anything to do, and then we needn't ask for the time.
+// startClock starts measuring the time that this tick takes, when it's first called in the tick.
+// In most ticks of a game, no peer has anything to do, and we needn't read the clock.
 func (s *Streams) startClock() {
 	if s.tickEnds.IsZero() {
 		s.tickEnds = s.clock().Add(max(minTick, s.interval/tickShare))
 	}
 }
 
-// timeUp reports whether this tick has used up its time for bulk (transfers).
+// timeUp reports whether this tick has used up its time for transfers.
 func (s *Streams) timeUp() bool { return s.clock().After(s.tickEnds) }
 
 // wake makes a world that waits for events tick. Only the first call before a tick costs
@@ -295,9 +295,8 @@ func (s *Streams) wake() {
 	}
 }
 
-// handle registers t as the topic with the given name. It panics if that is a mistake: if the
-// name is empty or taken, if s is nil, or if noFunc is set because the handler's function is
-// nil.
+// handle registers t as the topic with the given name. It panics if the name is empty or taken,
+// if s is nil, or if noFunc is set because the handler's function is nil.
 func (s *Streams) handle(name string, t topic, noFunc bool) {
 	of := header{kind: t.kind, topic: name}
 	switch {
@@ -324,9 +323,10 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// growTime returns how quickly half of the credit must be consumed for the credit to grow:
-// within two round trips or two ticks, whichever is longer. One round trip would be too strict
-// on a lossy path, where content in order waits for a lost part that may be lost again.
+// growTime returns the time within which half of the credit must be consumed for the credit to
+// grow: two round trips or two ticks, whichever is longer. One round trip would be too strict on
+// a lossy path, where content waits for a lost part that precedes it, and that part may be lost
+// again.
 func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)
 }

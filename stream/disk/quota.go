@@ -22,22 +22,22 @@ const (
 	defaultPartExpiry    = 7 * 24 * time.Hour
 )
 
-// growBytes is how much is reserved at once for a part of unknown size, beyond the write that
-// needs it. Otherwise we'd have to walk the folders for every write.
+// growBytes is the number of bytes reserved in advance for a part of unknown size, in addition to
+// the write that needs room. Without it, we'd have to walk the folders for every write.
 const growBytes = 4 << 20
 
 // A storedFile is a file that counts against the limits of a Store: a part or a complete
 // content.
 type storedFile struct {
 	path string
-	size int64     // in bytes; for an open part, at least what is reserved for it
+	size int64     // in bytes; for an open part, includes the bytes reserved for it
 	used time.Time // when it was last written or looked up
 	blob bool      // it is a complete content, not a part
 	open bool      // it is a part that this process is writing
 }
 
-// grow makes sure that p may have size bytes. It takes the lock only if that isn't reserved
-// yet, because others may hold the lock while they read the disk.
+// grow makes sure that size bytes are reserved for p. It takes the lock only if they aren't,
+// because other goroutines may hold the lock while they read the disk.
 func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
@@ -48,11 +48,11 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size, growBytes)
 }
 
-// reserve reserves size bytes for p, and up to more beyond those. It removes files to make
-// room for them.
+// reserve reserves size bytes for p, plus up to more bytes for later writes. It removes other
+// files to make room.
 //
-// If not all of more fits, reserve takes a quarter to a half of the room that is left beyond
-// size. With none, a part near a limit would have us walk the folders for every write.
+// If more doesn't fit, reserve takes a quarter to a half of the room that is left after size. If
+// it took nothing, a part near a limit would make us walk the folders for every write.
 func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Store) reserve(p *part, size, more int64) error {
 		return err
 	}
 
-	// The part itself takes the place of what is stored of it.
+	// Leave out the part itself, since size includes the bytes of it that are stored already.
 	files = slices.DeleteFunc(files, func(f storedFile) bool { return f.path == p.path })
 	_, err = s.makeRoom(files, others, size+more)
 	if err != nil && more > 0 {
@@ -85,8 +85,8 @@ func (s *Store) reserve(p *part, size, more int64) error {
 }
 
 // makeRoom removes contents and parts of an identity, the least recently used first, until one
-// more file of size bytes fits. files are the identity's. Those of other identities, which
-// take up others bytes, are never removed. If even removing everything possible would not be
+// more file of size bytes fits. files lists the identity's files. Files of other identities,
+// which take up others bytes, are never removed. If removing everything possible would not be
 // enough, makeRoom removes nothing.
 //
 // It returns the usage afterwards.
@@ -106,7 +106,7 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) (after usage, e
 	return after, s.checkFit(after, size)
 }
 
-// A usage is what the limits of a Store apply to.
+// A usage holds the numbers that the limits of a Store apply to.
 type usage struct {
 	files, bytes int64 // stored for one identity
 	all          int64 // bytes stored for all identities
@@ -146,7 +146,8 @@ func (u *usage) evictUntil(files []storedFile, enough func() bool) (failed error
 	return failed
 }
 
-// checkFit returns an error that names the limit if one more file of size bytes does not fit.
+// checkFit returns an error if one more file of size bytes does not fit. The error names the
+// limit.
 func (s *Store) checkFit(u usage, size int64) error {
 	maxFiles := int64(cmp.Or(s.MaxIdentityFiles, defaultIdentityFiles))
 	maxBytes := cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes)
@@ -167,9 +168,9 @@ func (s *Store) checkFit(u usage, size int64) error {
 	return nil
 }
 
-// Trim removes parts and contents of an identity, the least recently used first, until both
-// limits are met: total bytes and number of files. A negative limit means no limit. Content
-// under the keys in keep stays and is not counted.
+// Trim removes parts and contents of an identity, the least recently used first, until their
+// total size is at most bytes and their number is at most files. A negative limit means no limit.
+// Content under the keys in keep stays and is not counted.
 //
 // Trim is for applications whose quota includes files that they keep elsewhere. If parts being
 // written exceed the limits by themselves, the error wraps stream.ErrPartBusy.
@@ -236,8 +237,8 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	return files, nil
 }
 
-// examine describes an entry of an identity's folder. ok is false if it doesn't count, because
-// it isn't a file of the store or is an expired part, which examine removes.
+// examine describes an entry of an identity's folder. ok is false if the entry doesn't count:
+// either it isn't a file of the store, or it is an expired part, which examine removes.
 func (s *Store) examine(folder string, e fs.DirEntry) (f storedFile, ok bool) {
 	f = storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())

@@ -17,22 +17,22 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of the files in a Store. A part holds content that is still arriving, and a blob
+// Suffixes of the files in a Store. A part holds content that is still arriving, and a blob holds
 // complete content. The only way to create a blob is to rename a part.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
 )
 
-// A Store is a stream.Store in a folder of its own.
+// A Store is a stream.Store that keeps its files in a folder of its own.
 //
-// In it, each identity has a folder, with a file for what is stored under each key. Both are
-// named by hashes, so that no identity and no key can reach outside the Store.
+// Each identity has a subfolder for the files that are stored under its keys. The names of
+// subfolders and files are hashes, so that no identity or key can lead outside the Store.
 //
-// Content that is still arriving is written under another name. The file is only renamed when
-// the content is complete and has been flushed to the disk. If the process is killed, what it
-// has written stays. If a power failure makes the disk lose some of it, the digest turns out
-// wrong at the end of the transfer, and the part is deleted.
+// Content that is still arriving is written under a temporary name. The file is renamed only once
+// the content is complete and has been flushed to the disk. If the process is killed, the part
+// that it has written stays. If a power failure makes the disk lose some of the part, the digest
+// turns out wrong at the end of the transfer, and the part is deleted.
 //
 // Links, pipes and devices that somebody puts into the folder are neither followed nor opened.
 //
@@ -40,15 +40,15 @@ const (
 // may share a folder, since a part is locked while it is open.
 type Store struct {
 	// MaxBytes limits the bytes of all identities together; the default is 4 GiB.
-	// MaxIdentityBytes limits the bytes of one identity; the default is 1 GiB. If negative,
-	// there is no limit.
+	// MaxIdentityBytes limits the bytes of one identity; the default is 1 GiB. A negative value
+	// means no limit.
 	//
-	// A part of known size counts with its full size from the start. To make room for a new
-	// part, the Store removes what the same identity has stored, the least recently used first,
-	// but no part that is being written. It removes nothing of other identities.
+	// A part of known size counts with its full size from the start. To make room for a new part,
+	// the Store removes files of the same identity, the least recently used first. It never
+	// removes a part that is being written, or a file of another identity.
 	//
-	// If another process shares the folder, what it stores is counted a second late. Its open
-	// parts are counted by the bytes written, at most ten seconds late.
+	// If another process shares the folder, the files that it stores are counted a second late.
+	// Its open parts are counted by the bytes written so far, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles limits the number of files of one identity, complete or not. The default
 	// is 1,024. If negative, there is no limit.
@@ -86,8 +86,8 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	return p, nil
 }
 
-// Lookup implements stream.Store. What it returns also has the methods of an [os.File]. For
-// example, c.(interface{ Name() string }).Name() is the path of the content.
+// Lookup implements stream.Store. The Content that it returns also has the methods of an
+// [os.File]. For example, c.(interface{ Name() string }).Name() is the path of the content.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.basePath(identity, key))
 	if err != nil {
@@ -97,21 +97,21 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 }
 
 // Publish moves a complete content out of the store, to path, which must be on the same file
-// system. If there is a file at path already, it is replaced atomically. The new file survives
-// a power failure.
+// system. A file that exists at path is replaced atomically. The new file survives a power
+// failure.
 //
 // The sender must have used the text of the content's digest as its stream.Key. If the content
 // turned out to have another digest, Publish removes it and returns an error that wraps
 // stream.ErrDigest. If there is no content, the error wraps fs.ErrNotExist.
 //
-// Publish may be called once Read of an incoming blob has returned io.EOF or WriteTo has
-// returned nil. The content is in the store then, unless the transfer had to go on without the
-// store (see stream.Config.Store) or the content has been removed to make room.
+// Publish may be called once Read of an incoming blob has returned io.EOF or WriteTo has returned
+// nil. By then the content is in the store, unless the transfer had to go on without the store
+// (see stream.Config.Store) or the content has been removed to make room.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	return wrapErr("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
 
-// publish is Publish, except that its errors don't say what it was doing.
+// publish does the work of Publish, which adds the operation to its errors.
 func (s *Store) publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	c, err := s.lookup(s.basePath(identity, digest.String()))
 	if err != nil {
@@ -134,15 +134,14 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return files.SyncFolder(filepath.Dir(path))
 }
 
-// syncFolders makes the names of an identity's folder and of what is in it durable. We don't
-// know which of the folders above it are new, but flushing one that hasn't changed costs
-// nothing.
+// syncFolders makes the names of an identity's folder and of the files in it durable. We don't
+// know which of the folders above it are new, but flushing one that hasn't changed costs nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
-// Remove implements stream.Store. It deletes the part and the content of a key. If the part is
-// being written, the error wraps stream.ErrPartBusy.
+// Remove implements stream.Store. It deletes the part and the content that are stored under a
+// key. If the part is being written, the error wraps stream.ErrPartBusy.
 func (s *Store) Remove(identity, key string) error {
 	base := s.basePath(identity, key)
 	s.mu.Lock()
@@ -155,7 +154,7 @@ func (s *Store) Remove(identity, key string) error {
 	return wrapErr("removing a content", errors.Join(err, removeBlobs(base, "")))
 }
 
-// wrapErr adds to err what we were doing when it happened. It returns nil if err is nil.
+// wrapErr adds the operation that failed to err. It returns nil if err is nil.
 func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
@@ -163,7 +162,7 @@ func wrapErr(what string, err error) error {
 	return fmt.Errorf("disk: %s: %w", what, err)
 }
 
-// basePath returns the path for an identity's key, which lacks a suffix.
+// basePath returns the path for an identity's key, without a suffix.
 func (s *Store) basePath(identity, key string) string {
 	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
@@ -180,13 +179,13 @@ func isHashName(name string) bool {
 	return err == nil && len(sum) == 20
 }
 
-// blobName returns the path of a complete content. Its name has the digest, with a dash for the
-// colon that some systems don't allow in names.
+// blobName returns the path of a complete content. The file name contains the digest, with a dash
+// in place of the colon, because some systems don't allow colons in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
 
-// blobDigest returns the digest in a blob's name. ok is false if path isn't that of a blob.
+// blobDigest returns the digest in a blob's name. ok is false if path isn't the path of a blob.
 func blobDigest(path string) (digest stream.Digest, ok bool) {
 	name, isBlob := strings.CutSuffix(filepath.Base(path), blobSuffix)
 	_, text, _ := strings.Cut(name, ".")
@@ -194,8 +193,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the blobs under base. Normally there is one at most.
-// There are two after a crash between a rename and the removal of the older blob.
+// blobs returns the paths of the blobs under base. Normally there is at most one. There are two
+// after a crash between the rename to a new blob and the removal of the older one.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -223,8 +222,8 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// maxLookups limits how often lookup starts over because a blob has vanished since its folder
-// was listed. That happens when it's replaced, or removed to make room.
+// maxLookups is the maximum number of attempts of lookup. An attempt fails if the blob is
+// replaced, or removed to make room, after its folder was listed.
 const maxLookups = 20
 
 // lookup opens the newest complete content under base, and marks it as used.
@@ -240,8 +239,8 @@ func (s *Store) lookup(base string) (*content, error) {
 		newest := slices.MaxFunc(found, func(a, b string) int { return modTime(a).Compare(modTime(b)) })
 		c, err := openContent(newest)
 		if err == nil {
-			// The least recently used blobs are removed first. If this fails, the worst that
-			// can happen is that they go in another order.
+			// The least recently used blobs are evicted first. If setting the time fails, the
+			// worst that can happen is that blobs are evicted in another order.
 			now := time.Now()
 			_ = os.Chtimes(c.Name(), now, now)
 		}
@@ -290,7 +289,7 @@ func openContent(path string) (*content, error) {
 }
 
 // readFolder lists a folder. A folder that doesn't exist counts as empty. A link to a folder is
-// an error, because the store never creates one and somebody else must have.
+// an error, because the store never creates one, so somebody else has.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -316,8 +315,8 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// checkRegular returns an error if somebody has put a link, pipe or device where the store has
-// one of its files.
+// checkRegular returns an error if somebody has put a link, pipe or device where one of the
+// store's files should be.
 func checkRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

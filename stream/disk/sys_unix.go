@@ -15,8 +15,8 @@ import (
 // renamesOpenFiles says whether this system can rename and remove a file that is open.
 const renamesOpenFiles = true
 
-// noFollow are the flags with which opening a file neither follows a link nor waits for the
-// other end of a pipe.
+// noFollow holds the flags that keep us from following a link, or waiting for the other end of a
+// pipe, when we open a file.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // openStored opens one of the store's files for reading.
@@ -51,8 +51,8 @@ func openLocked(path string, create int) (*os.File, error) {
 	return f, nil
 }
 
-// checkSame returns an error if the file has lost its name, or is a link, pipe or device. Until
-// we had the lock, another process could still rename or remove it.
+// checkSame returns an error if f is no longer the file at path, or if it's a link, pipe or
+// device. Another process may have renamed or removed the file before we locked it.
 func checkSame(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {
