@@ -8,42 +8,42 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// widenPause is how long widen waits before it measures the path again. Under World.Run there
-// may be a tick every few microseconds.
+// widenPause is the minimum time between two measurements of the path by widen. Under World.Run,
+// there may be a tick every few microseconds.
 const widenPause = time.Millisecond
 
-// laneIdle is how long lanes must be without parts, in both directions, before a client
-// releases those that were opened for transfers.
+// laneIdle is the time without parts in either direction after which a client releases the lanes
+// that were opened for transfers.
 const laneIdle = 10 * time.Second
 
 const (
-	// A server opens at most maxOpenings lanes for a connection in openingTime. That's all
-	// lanes, twice as often as an honest client can release them. A client that releases lanes
-	// as soon as they're open gets no more until openingTime is over.
+	// A server opens at most maxOpenings lanes for a connection in openingTime. This is enough to
+	// open all lanes twice as often as an honest client can release them. A client that releases
+	// lanes as soon as they're open gets no more until openingTime is over.
 	openingTime = laneIdle / 2
 	maxOpenings = maxLanes
 )
 
-// lanes decides how many lanes a peer should have, which is as many as its transfers fill.
+// lanes decides how many lanes a peer should have: as many as its transfers can fill.
 //
 // A lane is an actor whose channel, with a reliable buffer of its own, carries parts of
 // transfers. [window] holds the open lanes and sends on them. Only a server can open and close
-// lanes. Its client asks for more in a limits message, and releases idle ones with a last
-// message on each.
+// lanes. The client asks for more lanes in a limits message, and releases an idle lane by sending
+// a last message on it.
 //
 // It is used on the world's goroutine only.
 type lanes struct {
 	peer *Peer
 
-	asked   int       // how many lanes there should be; a client's limits message says it
-	stay    int       // how many of them stay open; 0 at a client until the server's limits arrive
+	asked   int       // number of lanes wanted; a client sends it in its limits message
+	stay    int       // number that stay open; 0 at a client until the server's limits arrive
 	widened time.Time // when widen last measured the path
 
-	// At a server, these keep it to maxOpenings in openingTime.
+	// At a server, these enforce the limit of maxOpenings in openingTime.
 	opened      int       // lanes opened since openedSince; maxOpenings if no channel was left
 	openedSince time.Time // when opened was last reset
 
-	// At a client, these find out when lanes are idle.
+	// At a client, these detect idle lanes.
 	touched   bool         // a lane was opened, or a part arrived on one, since the last tick
 	lastUsed  time.Time    // last tick in which touched was set or a transfer was using lanes
 	idleAlarm alarm        // makes a tick check for idle lanes
@@ -52,8 +52,9 @@ type lanes struct {
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
-// start asks for lanes for t, whose header is about to be sent. It asks for as many as its
-// Window sets or, if that leaves it open, for as many as fill the path and t can fill.
+// start asks for lanes for t, whose header is about to be sent. It asks for the number that t's
+// Window sets. If the Window sets none, it asks for as many as fill the path, but for no more
+// than t can fill.
 func (l *lanes) start(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -69,16 +70,17 @@ func (l *lanes) start(t *Transfer) error {
 	return l.ask(min(l.peer.window.pathLanes(), filled))
 }
 
-// lanesFilledBy returns how many lanes the last left bytes of a transfer can fill. More would
-// be of no use, but cost both ends an actor each: two hundred clients that each downloaded 1
-// MiB once opened twenty lanes each.
+// lanesFilledBy returns how many lanes the last left bytes of a transfer can fill. More lanes
+// would be of no use, but each costs both ends an actor: 200 clients that each downloaded 1 MiB
+// once opened 20 lanes each.
 func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen asks for more lanes for a transfer that has found the gates of all lanes closed: for
-// as many as fill the path now, and for at least twice as many as before if all are full.
+// widen asks for more lanes for a transfer that has found the gates of all lanes closed. It asks
+// for as many as fill the path now. If all lanes are full, it asks for at least twice as many as
+// before.
 //
-// If the transfer's Window sets a number, widen asks for that number again. A client may not
-// have asked for it yet, because it was waiting for lanes to close.
+// If the transfer's Window sets a number, widen asks for that number again. A client may have put
+// off asking, because it was waiting for lanes to close.
 func (l *lanes) widen(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -115,8 +117,8 @@ func (l *lanes) ask(n int) error {
 		return l.open(l.peer.streams.lastTick)
 	}
 
-	// The server counts the lanes that we've released as open until it has closed them, so wait
-	// for that. widen asks again.
+	// Until the server has closed the lanes that we've released, it counts them as open. Wait for
+	// that, because widen will ask again.
 	l.removeClosed()
 	if len(l.released) == 0 {
 		l.asked = n
@@ -125,8 +127,8 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// onLimits handles the number of lanes in the peer's limits message. From a client it's the
-// number that it wants, and from a server the number that stay open.
+// onLimits handles the number of lanes in the peer's limits message. A client sends the number of
+// lanes that it wants, and a server sends the number that stay open.
 func (l *lanes) onLimits(n int) {
 	if l.onServer() {
 		l.asked = max(l.asked, n) // the next tick opens them
@@ -144,8 +146,8 @@ func (l *lanes) tick(now time.Time) error {
 	return l.releaseIdle(now)
 }
 
-// begin opens the lanes that stay open, at a server. Even if the backend isn't [Window]
-// there's one, for transfers that choose Window with [Via].
+// begin opens the lanes that stay open. It's called at a server. Even if the backend isn't
+// [Window], one lane stays open for transfers that choose Window with [Via].
 func (l *lanes) begin(backend Backend) error {
 	stay := 1
 	if w := backend.window(); w != nil {
@@ -156,8 +158,8 @@ func (l *lanes) begin(backend Backend) error {
 	return l.peer.window.grow(stay)
 }
 
-// open opens missing lanes, but at most maxOpenings in openingTime, and none in place of lanes
-// that the client has released but not fully acknowledged. Later ticks open the rest.
+// open opens missing lanes, but at most maxOpenings in openingTime. Lanes that the client has
+// released, but not fully acknowledged, still count toward maxLanes. Later ticks open the rest.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -197,8 +199,8 @@ func (l *lanes) onLeave(lane *rpc.Actor) {
 	}
 }
 
-// releaseIdle releases the lanes that needn't stay open, once they're idle. Only the server
-// can close them, so a message on each lane tells it that nothing more will come there.
+// releaseIdle releases the lanes that needn't stay open, once they're idle. Only the server can
+// close them, so a message on each lane tells the server that nothing more will be sent on it.
 func (l *lanes) releaseIdle(now time.Time) error {
 	w, stay := l.peer.window, l.stay
 	if l.touched || l.peer.sender.usesLanes() {
@@ -206,7 +208,7 @@ func (l *lanes) releaseIdle(now time.Time) error {
 		l.lastUsed = now
 	}
 	if stay == 0 || len(w.lanes) <= stay {
-		return nil // there are none, or we don't know yet
+		return nil // none to release, or the server's limits haven't arrived yet
 	}
 	if wait := laneIdle - now.Sub(l.lastUsed); wait > 0 {
 		l.idleAlarm.set(l.peer, wait)
@@ -224,7 +226,7 @@ func (l *lanes) releaseIdle(now time.Time) error {
 	return nil
 }
 
-// removeClosed removes the lanes from released that the server has closed by now.
+// removeClosed removes the lanes that the server has closed from released.
 func (l *lanes) removeClosed() {
 	l.released = slices.DeleteFunc(l.released, func(a *rpc.Actor) bool { return !a.Alive() })
 }

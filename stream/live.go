@@ -8,14 +8,14 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long the transfers of a connection that has ended wait for the world.
-// Messages such as done may have arrived before the end, and the world should get to handle
-// them. A world that is driven ends the transfers sooner than that.
+// endGrace is the time that the world has to end the transfers of a connection that has ended.
+// Messages such as done may have arrived before the end, and the world should have the chance to
+// handle them. A world that is driven needs less time than this.
 const endGrace = time.Second
 
 // A liveSet holds the transfers of one connection that have not ended, in both directions. It
-// fails them when the connection ends, even if nobody drives the world any more. It is safe
-// for concurrent use.
+// fails them when the connection ends, even if nobody drives the world anymore. It is safe for
+// concurrent use.
 type liveSet struct {
 	over chan struct{} // closed when err is set
 
@@ -24,10 +24,10 @@ type liveSet struct {
 	err     error // why the connection ended; nil until then
 	watched bool  // watch has started its goroutine
 
-	// Outgoing transfers are here from Start until the receiver has sent done or reject, and
-	// incoming ones until we have.
+	// An outgoing transfer is here from Start until the receiver has sent done or reject. An
+	// incoming transfer is here until we have sent one of them.
 	transfers map[ender]struct{}
-	outgoing  int // how many of transfers are outgoing
+	outgoing  int // number of outgoing transfers in transfers
 }
 
 // An ender is a *Transfer or an *incoming.
@@ -79,8 +79,8 @@ func (l *liveSet) remove(t ender) {
 	}
 }
 
-// watch starts a goroutine, unless one is running already. When conn has ended and the world
-// hasn't ended the transfers in time, it calls ended.
+// watch starts a goroutine on its first call. If conn has ended and the world doesn't end the
+// transfers in time, the goroutine calls ended.
 func (l *liveSet) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +100,8 @@ func (l *liveSet) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until end is closed, because a connection or a world has ended, and then
-// gives the world a grace period. It calls ended after that, unless over was closed earlier.
+// afterEnd waits until end is closed, because a connection or a world has ended, and then gives
+// the world a grace period. It calls ended when that is over, unless over was closed earlier.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
@@ -117,14 +117,15 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 	}
 }
 
-// end fails all transfers. None can be added any more. Only the first call has an effect.
+// end fails all transfers. After that, none can be added. Only the first call has an effect.
 func (l *liveSet) end(cause error) {
 	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
 	}
 }
 
-// close sets err, and returns the transfers to fail. There are none if err was set already.
+// close sets err, and returns the transfers that must fail. If err was set already, it returns
+// none.
 func (l *liveSet) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

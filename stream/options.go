@@ -11,8 +11,8 @@ import (
 // An Option adjusts one transfer when it is started.
 type Option func(*options)
 
-// options holds what the options of a transfer were given. Each field belongs to the Option of
-// its name.
+// options holds the values of a transfer's options. Each field belongs to the Option of the same
+// name.
 type options struct {
 	weight int
 	key    string
@@ -22,7 +22,7 @@ type options struct {
 	hash   Algorithm // 0 if sender.hash is to choose it
 	rate   int
 
-	part   int     // of an array: its MaxBytesPerRPC, or 0 for the backend's part size
+	part   int     // an array's MaxBytesPerRPC, or 0 for the backend's part size
 	window *Window // set by resolve from via and lanes; nil if parts are sent as slices
 }
 
@@ -30,12 +30,13 @@ type options struct {
 const MaxWeight = 1000
 
 // Weight sets the transfer's share of the connection relative to the connection's other
-// transfers. It is from 1, the default, to MaxWeight.
+// transfers. n is from 1, the default, to MaxWeight.
 //
-// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further ones wait.
-// The heaviest begins first, and the oldest among equals. But none waits forever: once seven
-// heavier ones have overtaken the one that has waited longest, that one is next.
-// [Transfer.SetWeight] changes the weight, even of a transfer that waits.
+// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further transfers
+// wait. The heaviest begins first or, if several have the same weight, the oldest. But no
+// transfer waits forever: once seven heavier transfers have overtaken the one that has waited
+// longest, that transfer is next. [Transfer.SetWeight] changes the weight, even of a transfer
+// that waits.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes. The content must never change under its key.
@@ -44,18 +45,18 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 // If the receiver has a Store, a transfer that was interrupted and is started again with the
 // same key resumes where it stopped. Content that is already stored is not sent again.
 //
-// If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver
-// gets content with that digest or an error. If other content arrives, the transfer fails with
-// ErrDigest. If other content is in the store, it fails as well, or the content is fetched
+// If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver gets
+// content with that digest or an error. If other content arrives, the transfer fails with
+// ErrDigest. If the store has other content, the transfer also fails, or the content is fetched
 // again. The content is hashed twice if [Hash] is another algorithm.
 //
-// With any other key, and with all arrays, the receiver takes what it has stored for the
-// sender's content without comparing the two. A sender that gives its content the key of other
+// With any other key, and with all arrays, the receiver assumes that the content it has stored
+// under the key is the sender's, without comparing the two. A sender that uses the key of other
 // content is therefore told that everything has arrived.
 //
 // Both ends refuse a key that is nearly the text of a digest: in upper case, of another length,
-// or by an unknown algorithm such as md5. Hex digits without the name of an algorithm before
-// them are a plain name.
+// or by an unknown algorithm such as md5. Hex digits without the name of an algorithm in front
+// are an ordinary key.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
 // Name sets a text of at most 255 bytes that the receiving application gets along with the
@@ -75,12 +76,12 @@ func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
 // Rate limits how fast a blob's source is read, in bytes per second. 0, the default, means no
-// limit. Rate is for one transfer, whereas rpc.Config.Rate limits all that a connection sends.
-// Arrays don't support it: their Send returns an error.
+// limit. Rate is for one transfer, whereas rpc.Config.Rate limits everything that a connection
+// sends. Arrays don't support it: their Send returns an error.
 //
-// The bytes of a twentieth of a second are read at once. After a slow source or a busy machine,
-// the transfer may catch up on a quarter of a second at most. If a transfer is resumed, content
-// that the receiver already has does not count.
+// The source is read in steps of a twentieth of a second. If the source has been slow or the
+// machine busy, the transfer may catch up on a quarter of a second at most. If a transfer is
+// resumed, content that the receiver already has does not count.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer, with config's values for what opts leaves out.
@@ -136,8 +137,8 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries returns an error if the transfer could not use lanes whose reliable buffers have
-// slots entries: because an array's RPCs could overflow the buffer, or because its share of the
+// checkEntries returns an error if the transfer can't use lanes whose reliable buffers have slots
+// entries. Either an array's RPCs could overflow the buffer, or the transfer's share of the
 // buffer is less than one entry, so that not a single part could be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {

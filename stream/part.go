@@ -10,21 +10,21 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Sizes in bytes of RPCs, and of what goes into one.
+// Sizes of RPCs and of their content, in bytes.
 const (
 	// maxRPCBytes is the size of the largest bunch. UE:
 	// net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// defaultRPCBytes is half of that, as in the article on streaming large data over Unreal's
-	// reliable RPCs (see the package comment).
+	// defaultRPCBytes is half of maxRPCBytes, as in the article on streaming large data over
+	// Unreal's reliable RPCs (see the package comment).
 	defaultRPCBytes = 32 << 10
-	// rpcOverhead is what we set aside in every RPC for the method's id, a part's header, and
-	// the headers of msgpack arrays.
+	// rpcOverhead is the space that we reserve in every RPC for the method's id, a part's header,
+	// and the headers of msgpack arrays.
 	rpcOverhead = 64
 	// maxElementBytes is the size of the largest element, which gets the largest RPC to itself.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 
-	// maxPartHeader is the size of four varints at their longest.
+	// maxPartHeader is the maximum size of four varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
 	// partBytes is the payload of a full part. Its RPC stays within 32 KiB, the article's
 	// MaxBytesPerRPC, and takes up 30 entries of a reliable buffer.
@@ -83,7 +83,7 @@ type block struct {
 	// Outgoing blocks count against the memory that their transfer may hold.
 	holding      *budget.Holding // the transfer's, set by chargeTo; nil for incoming blocks
 	charged      int64           // bytes taken from holding
-	sentAsSlices bool            // if so, Free means that the peer has acknowledged all of it
+	sentAsSlices bool            // Free then means that the peer has acknowledged the whole block
 }
 
 // blockBytes is the size of a full part's buffer, just under a page.
@@ -98,8 +98,8 @@ func newBlock(size int) *block {
 	return newHeapBlock(size)
 }
 
-// newPageBlock returns an empty block with room for size bytes. It's backed by a page unless
-// that is too small.
+// newPageBlock returns an empty block with room for size bytes. It's backed by a page unless a
+// page is too small.
 func newPageBlock(size int) *block {
 	if size > partBytes {
 		return newHeapBlock(size)
@@ -131,7 +131,7 @@ func (b *block) message(id uint64) []byte {
 	return b.buf[start:]
 }
 
-// trimFront drops the payload before offset. It's a no-op if there is none.
+// trimFront drops the payload before offset. It's a no-op if there is no such payload.
 func (b *block) trimFront(offset int64) {
 	n := int(offset - b.offset)
 	if n <= 0 {
@@ -143,8 +143,8 @@ func (b *block) trimFront(offset int64) {
 	b.offset = offset
 }
 
-// cutFront moves the payload before offset into a new block and returns that. We only ever cut
-// blobs, so there are no elements to divide.
+// cutFront moves the payload before offset into a new block and returns the new block. We only
+// ever cut blobs, so there are no elements to divide.
 func (b *block) cutFront(offset int64) *block {
 	n := int(offset - b.offset)
 	front := newBlock(n)
@@ -157,15 +157,16 @@ func (b *block) cutFront(offset int64) *block {
 	return front
 }
 
-// blockOverhead is what a block takes besides its buffer, including its places in lists.
+// blockOverhead is the memory that a block takes in addition to its buffer, including its entries
+// in lists.
 const blockOverhead = 128
 
 // cost returns how much memory the block takes.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockOverhead }
 
-// heldBytes returns how much memory n bytes of content can take at most while they sit in
-// blocks. It allows for the allocator's rounding, the blocks themselves, and blocks that
-// aren't full.
+// heldBytes returns the maximum memory that n bytes of content can take while they are held in
+// blocks. It accounts for the allocator's rounding, the blocks themselves, and blocks that aren't
+// full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it's freed.
@@ -195,14 +196,14 @@ func (b *block) Free() {
 	h.Give(b.charged)
 }
 
-// elementBound is how large an element can get when it's encoded.
+// elementBound is the maximum size of an encoded element.
 type elementBound struct {
 	bytes      int
-	guaranteed bool // by the type, so nobody needs to check its values
+	guaranteed bool // the type guarantees the bound, so values needn't be checked
 }
 
-// boundOf returns the bound of elements that are encoded with c. The user's MaxElementBytes,
-// if it isn't 0, takes the place of the bound that follows from the type.
+// boundOf returns the bound of elements that are encoded with c. The user's MaxElementBytes, if
+// it isn't 0, replaces the bound that follows from the type.
 func boundOf(c *codec.Codec, maxBytes int) (elementBound, error) {
 	size := c.Size()
 	switch {

@@ -68,7 +68,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.sender.peer = p
 	p.sender.early = minPending
 	if s.world.IsServer() {
-		// A client begins with none, since it gets the server's limits as soon as it has a pipe.
+		// A client begins with 0, since it receives the server's limits as soon as it has a pipe.
 		p.sender.atOnce = 1
 	}
 	p.receiver.peer = p
@@ -101,8 +101,8 @@ func (p *Peer) Conn() *rpc.Conn { return p.conn }
 // Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// onWorld reports whether the caller is on the world's goroutine, which must not block. For a
-// nil Peer that is unknown, and inside returns false.
+// onWorld reports whether the caller is on the world's goroutine, which must not block. For a nil
+// Peer this is unknown, and onWorld returns false.
 func (p *Peer) onWorld() bool { return p != nil && p.streams.world.Inside() }
 
 // gone returns a channel that is closed when the connection has ended. By then live.err is
@@ -140,7 +140,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick include p, and has a world that waits for events tick now. It is
+// wake makes the next tick include p, and makes a world that waits for events tick now. It is
 // safe for concurrent use.
 func (p *Peer) wake() {
 	p.call()
@@ -151,8 +151,8 @@ func (p *Peer) wake() {
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
 // Ticks skip a peer that nothing has woken, but only for checkInterval, or for idleInterval if
-// the peer had nothing to do. They can't skip it forever, because reports of progress become due
-// with time alone.
+// the peer had nothing to do. They can't skip it for longer, because progress reports become due
+// even if nothing happens.
 const (
 	checkInterval = 10 * time.Millisecond
 	idleInterval  = 100 * time.Millisecond
@@ -200,8 +200,9 @@ func (p *Peer) tick(now time.Time) {
 func (p *Peer) send(now time.Time) error {
 	err := p.control.send(now)
 
-	// Announce what is left before pump sends any of it, or parity (repair data) might go out
-	// ahead of the parts. Announce it again afterwards, because those may have been the last.
+	// Announce the bytes that are left before pump sends any of them. Otherwise parity (repair
+	// data) might be sent ahead of the parts. Announce them again afterwards, because pump may
+	// have sent the last part.
 	unsent := p.sender.unsentBytes()
 	extend.Expect(p.conn, unsent)
 	if err == nil {
@@ -250,8 +251,8 @@ func (p *Peer) route(settings *Window) route {
 	return &laneRoute{window: p.window, settings: settings}
 }
 
-// end is called when the world reports the end of the connection. It fails all transfers,
-// except those that the last parts received have completed.
+// end is called when the world reports the end of the connection. It fails all transfers except
+// those that were completed by the last parts to arrive.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -267,7 +268,7 @@ func (p *Peer) end(cause error) {
 }
 
 // watch makes sure that the transfers end soon after the connection, even if nobody drives the
-// world any more.
+// world anymore.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
 // orphaned ends the transfers when the connection has ended and the world hasn't reported it
@@ -278,8 +279,8 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.remove(p)
 }
 
-// Stats returns counts of the peer's transfers. Those of ended transfers and of slices are as
-// of now, and those of open transfers, content and lanes as of the last tick. Stats is safe
+// Stats returns counts of the peer's transfers. The counts of ended transfers and of slices are
+// current. The counts of open transfers, content and lanes are as of the last tick. Stats is safe
 // for concurrent use.
 //
 // The counts remain after the connection has ended. A program that adds up all connections
@@ -315,15 +316,15 @@ func (p *Peer) updateStats() {
 	p.stats = now
 }
 
-// hasNothingToDo reports whether a tick would find nothing to do, which is so in most ticks of
-// a game.
+// hasNothingToDo reports whether a tick would find nothing to do. This is the case in most ticks
+// of a game.
 func (p *Peer) hasNothingToDo() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
 	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.news.Load()
 	return p.control.greeted && noTransfers && nothingToHandle && p.lastStats() == p.currentStats()
 }
 
-// currentStats returns the counts as of now, except those that Stats adds.
+// currentStats returns the counts as of now, except for the counts that Stats adds.
 func (p *Peer) currentStats() Stats {
 	return Stats{
 		Sending:       len(p.sender.sending),
@@ -350,7 +351,8 @@ func (p *Peer) noteEnd(completed *atomic.Uint64, err error) {
 	completed.Add(1)
 }
 
-// handle makes fn the handler of a message at both ends, whichever of its two RPCs carries it.
+// handle makes fn the handler of a message at both ends. The message has two RPCs, one for each
+// direction.
 func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	run := func(peer *Peer, _ *rpc.Call, arg A) {
 		peer.call()
@@ -380,7 +382,7 @@ func bindPipes(s *Streams) {
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
-		if len(p.window.lanes) < maxLanes { // we don't send on any more than that
+		if len(p.window.lanes) < maxLanes { // we don't send on more lanes than that
 			p.window.lanes = append(p.window.lanes, a)
 			p.lanes.touched = true
 			p.call()
@@ -396,8 +398,8 @@ func bindPipes(s *Streams) {
 
 // # Alarms
 
-// An alarm makes a tick include a peer after some time, which a world that waits for events
-// wouldn't do by itself. It is set for a transfer, for lanes, or for a shortage of memory.
+// An alarm makes a tick include a peer after some time. Without it, a world that waits for events
+// wouldn't tick then. It is set for a transfer, for lanes, or for a shortage of memory.
 //
 // The timer runs on a goroutine of its own, but set and stop must not be called concurrently.
 type alarm struct {

@@ -12,14 +12,13 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// A checker is the state of Check between two entries. Of the paths it has seen it remembers only
-// the previous one and the folders above it, which is enough because entries come in the order of
-// fs.WalkDir.
+// A checker is the state of Check between two entries. It remembers only the previous path and
+// the folders above it. That's enough, because entries come in the order of fs.WalkDir.
 type checker struct {
 	maxBytes int64    // limit of bytes; 0 = none
 	bytes    int64    // size of the files so far
 	previous string   // path of the previous entry; "" before the root
-	dirs     []string // the folders above the previous entry, and that entry if it is one
+	dirs     []string // the folders above the previous entry, and the entry itself if it's a folder
 
 	chunkSizes map[cdc.Digest]uint32 // sizes of the chunks so far
 }
@@ -44,8 +43,8 @@ func (c *checker) checkEntry(e *Entry) error {
 	return fmt.Errorf("kind %d is unknown", e.Kind)
 }
 
-// checkPlace checks the path of e. It must sort after the previous one, and lie in a folder
-// that came before.
+// checkPlace checks the path of e. The path must sort after the previous one, and lie in a folder
+// that came before it.
 func (c *checker) checkPlace(e *Entry) error {
 	if c.previous == "" {
 		c.previous = e.Path // the root, which Check itself checks
@@ -70,7 +69,7 @@ func (c *checker) checkPlace(e *Entry) error {
 	return nil
 }
 
-// checkChunks checks the chunks of a file, and that its size is theirs.
+// checkChunks checks the chunks of a file, and that its size is the sum of theirs.
 func (c *checker) checkChunks(e *Entry) error {
 	var size int64
 	for _, chunk := range e.Chunks {
@@ -109,7 +108,8 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// checkTarget checks the target of a link. Where it leads is up to whoever creates the link.
+// checkTarget checks the target of a link. It doesn't check where the link leads, which is up to
+// whoever creates it.
 func checkTarget(target string) error {
 	if target == "" || len(target) > MaxPath || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
 		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL",
@@ -119,7 +119,7 @@ func checkTarget(target string) error {
 }
 
 // comparePaths orders paths as fs.WalkDir does: a folder's entries by name, and its content
-// right behind the folder. The order is a, a/z, a-b, for example, so a slash must sort before
+// directly after the folder. For example, a, a/z, a-b are in order, so a slash must sort before
 // all other bytes.
 func comparePaths(a, b string) int {
 	n := min(len(a), len(b))

@@ -41,7 +41,7 @@ const (
 // An Entry is a file, a folder or a link of the tree.
 type Entry struct {
 	// Path is relative to the root, with slashes on every system as in package fs. The root's
-	// is ".".
+	// path is ".".
 	Path string
 	Kind Kind
 	Mode fs.FileMode // permission bits; zero for a link
@@ -81,9 +81,9 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// chunkRefs returns how many chunks all files have together, counting shared ones for each
-// file. It's the size with which maps of chunks start, because a map that has to grow takes
-// twice as long to fill.
+// chunkRefs returns how many chunks all files have together, counting shared ones for each file.
+// Maps of chunks are created with this size, because a map that has to grow takes twice as long
+// to fill.
 func (m *Manifest) chunkRefs() (n int) {
 	for e := range m.files {
 		n += len(e.Chunks)
@@ -91,8 +91,8 @@ func (m *Manifest) chunkRefs() (n int) {
 	return n
 }
 
-// files yields the entries that are files. Other entries have a Size and Chunks too, which
-// mean nothing and may have any value.
+// files yields the entries that are files. In other entries, Size and Chunks have no meaning and
+// may have any value.
 func (m *Manifest) files(yield func(*Entry) bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Kind == File && !yield(e) {
@@ -121,8 +121,8 @@ const (
 	// largest limit of any system.
 	MaxPath = 4096
 
-	// MaxEntries limits the entries of a manifest, and so its memory: a short entry takes up to
-	// 25 times as many bytes in memory as in the encoding.
+	// MaxEntries limits the number of entries in a manifest, and thereby its memory: a short
+	// entry takes up to 25 times as many bytes in memory as in the encoding.
 	MaxEntries = 1 << 20
 )
 
@@ -132,7 +132,7 @@ var ErrManifest = errors.New("bad manifest")
 
 // Check returns an error that names the first of these rules that m breaks:
 //
-//   - The first entry is the root, a file or a folder. No other entry has its path.
+//   - The first entry is the root, a file or a folder. No other entry has the root's path.
 //   - The other paths satisfy [CheckPath], follow the order of fs.WalkDir
 //     without duplicates, and each lies in a folder that comes before it.
 //   - A mode has only permission bits. A link has a target of at most [MaxPath] bytes.
@@ -141,7 +141,7 @@ var ErrManifest = errors.New("bad manifest")
 //   - There are at most [MaxEntries] entries.
 //   - All files together have at most maxBytes bytes, unless maxBytes is 0.
 //
-// Check ignores fields that entries of a Kind do not have, because the encoding leaves them out.
+// Check ignores fields that don't apply to an entry's Kind, because the encoding leaves them out.
 func (m *Manifest) Check(maxBytes int64) error {
 	c := checker{maxBytes: maxBytes, chunkSizes: make(map[cdc.Digest]uint32, m.chunkRefs())}
 	if len(m.Entries) > MaxEntries {
@@ -194,9 +194,8 @@ func (m *Manifest) NotOnWindows() (paths []string) {
 // the last entry.
 const wireVersion = 1
 
-// The least bytes that an entry and a chunk take in the encoding. Parse allocates memory for a
-// count before it has read what is counted, so it must know that the bytes that follow can be
-// that many.
+// Minimum sizes of an entry and a chunk in the encoding. Parse allocates memory for a number of
+// items before it has read them, so it must know that the remaining bytes can hold that many.
 const (
 	minEntry     = 2 + 1 + 2 // path, kind, target
 	minWireChunk = len(cdc.Digest{}) + 1
@@ -230,11 +229,11 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-// Parse decodes a manifest. It returns an error that wraps [ErrManifest] if b is not the
-// encoding of a manifest, or if the manifest breaks a rule of [Manifest.Check], to which Parse
-// passes maxBytes.
+// Parse decodes a manifest. It returns an error that wraps [ErrManifest] if b is not the encoding
+// of a manifest, or if the manifest breaks a rule of [Manifest.Check], which Parse calls with
+// maxBytes.
 //
-// Append of the manifest yields b again. The manifest does not refer to b.
+// Append turns the manifest into b again. The manifest does not refer to b's memory.
 func Parse(b []byte, maxBytes int64) (*Manifest, error) {
 	r := wire.Reader{Left: b}
 	if version := r.Byte(); r.Err == nil && version != wireVersion {

@@ -10,24 +10,23 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// byPeer lists the errors with which a talk fails if the other side has ended it. The answer
-// to the request then says why.
+// byPeer lists the errors that a talk returns if the other side has ended it. The answer to the
+// request then says why.
 var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled, errShort}
 
-// patience is how long WithRequest waits for that answer after the other side has ended the
-// talk.
+// patience is how long WithRequest waits for the answer after the other side has ended the talk.
 //
-// There may be none. If a limit of the other side's streams rejects a blob, the blob reaches
-// no handler, and whoever would answer the request there is still waiting for it.
+// There may be no answer. If a limit of the other side's streams rejects a blob, the blob reaches
+// no handler, and the code that should answer the request is still waiting for the blob.
 const patience = 5 * time.Second
 
-// WithRequest runs a request and the talk that belongs to it concurrently. ask sends the
-// request and waits for its answer, and talk holds the talk. WithRequest returns the answer
-// when both have returned.
+// WithRequest runs a request and the talk that belongs to it concurrently. ask sends the request
+// and waits for its answer, and talk conducts the talk. WithRequest returns the answer when both
+// have returned.
 //
-// If one of them fails, WithRequest cancels the context of the other and returns the error of
-// the first. If talk fails because the other side has ended it, WithRequest first gives ask up
-// to five seconds to fail too, and prefers its error, which says why.
+// If one of the two fails, WithRequest cancels the context of the other and returns the error of
+// the one that failed first. If talk fails because the other side has ended it, WithRequest first
+// gives ask up to five seconds to fail too, and then returns the error of ask, which says why.
 //
 // An answer does not end the talk. Give ctx a deadline if you do not trust the other side to
 // continue reading.
@@ -60,7 +59,7 @@ func WithRequest[R any](
 	}
 	asking.Wait()
 
-	// Whoever failed first has canceled the context, with its error as the cause.
+	// If talk has canceled the context, its error is the cause.
 	talkFailedFirst := talkErr != nil && errors.Is(context.Cause(ctx), talkErr)
 	if askErr == nil || talkFailedFirst {
 		return answer, talkErr
