@@ -16,7 +16,7 @@ import (
 // than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
 	// Reliable returns the number of entries of the reliable buffer that are in use, and the
-	// number of all entries. UE: NumOutRec, RELIABLE_BUFFER.
+	// total number of entries. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
 
@@ -26,11 +26,11 @@ const (
 	defaultQueueTime = 20 * time.Millisecond
 )
 
-// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate allows the
-// article's half of the reliable buffer, and at most 20 ms of queue.
+// A Gate decides whether a channel may take one more RPC of bulk data. The zero Gate allows the
+// article's half of the reliable buffer, and a queue of at most 20 ms.
 //
-// A limit on entries alone is not enough. On a slow path, half a buffer is seconds of queue, and
-// everything that shares the path has to wait for it.
+// A limit on entries alone is not enough. On a slow path, half a buffer takes seconds to send,
+// and everything that shares the path has to wait for it.
 type Gate struct {
 	// Share is the part of the reliable buffer that may be in use, above 0 and below 1. The
 	// default is 1/2.
@@ -52,8 +52,8 @@ func (g Gate) Open(ch Channel) bool {
 
 // Check returns an error unless RPCs of the given number of entries are safe with this gate.
 //
-// The gate is tested before an RPC, so the most that can ever be outstanding is limit-1+entries.
-// That must be slots-1 at most, because the last slot is reserved for a close.
+// The gate is tested before an RPC, so at most limit-1+entries entries can ever be outstanding.
+// This must not exceed slots-1, because the last slot is reserved for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
@@ -94,7 +94,7 @@ func (g Gate) share() float64 {
 	return cmp.Or(g.Share, defaultShare)
 }
 
-// limit returns how many entries may be outstanding before the gate closes.
+// limit returns the number of outstanding entries at which the gate closes.
 func (g Gate) limit(slots int) int { return int(float64(slots) * g.share()) }
 
 func (g Gate) queueTime() time.Duration {
@@ -109,8 +109,8 @@ func queueTime(ch Channel) time.Duration {
 }
 
 // A Pump runs the article's algorithm over any reliable channel: in each tick, it sends RPCs for
-// as long as the gate is open. After the last one, a closing RPC, which waits for the same gate,
-// says that everything was sent.
+// as long as the gate is open. After the last one, a closing RPC says that everything was sent.
+// It waits for the same gate.
 //
 // A Pump is not safe for concurrent use. Call it on the goroutine that makes the channel's
 // RPCs.
@@ -120,15 +120,15 @@ type Pump struct {
 	emit func(rpc int) error // sends an RPC
 	end  func() error        // sends the closing RPC; nil if there is none
 
-	rpcs  int   // how many RPCs there are without the closing one
-	steps int   // how many there are with it
-	next  int   // index of the next one
+	rpcs  int   // number of RPCs, excluding the closing one
+	steps int   // number of RPCs, including the closing one
+	next  int   // index of the next RPC
 	err   error // sticky error of emit or end
 }
 
 // NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the closing one with
-// end, unless end is nil. entries is how many entries of the reliable buffer the largest of
-// these RPCs takes (see [Gate.Check]).
+// end, unless end is nil. entries is the number of entries of the reliable buffer that the
+// largest of these RPCs takes (see [Gate.Check]).
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:

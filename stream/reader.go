@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxReadAhead is the most content that we read before a tick takes it. A tick that empties
-	// this much, 60 times a second, sends 31 MB/s.
+	// maxReadAhead is the maximum amount of content that we read before a tick takes it. If ticks
+	// take this much 60 times a second, the transfer sends 31 MB/s.
 	maxReadAhead = 512 << 10
-	// firstReadAhead is how much we read ahead at first. It doubles whenever a tick takes all
-	// of it, so that a path that is slow doesn't tie up memory for many transfers at once.
+	// firstReadAhead is the amount that we read ahead at first. We double it whenever ticks take
+	// all of it, but not on a slow path, where many transfers would tie up memory for nothing.
 	firstReadAhead = 128 << 10
 )
 
@@ -26,8 +26,8 @@ type source interface {
 	// or without content. The source of an array stops before element stopAt, unless stopAt is
 	// negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last. It's for the error after
-	// that function has panicked.
+	// callee names the function of the game that fill called last. If that function panics, the
+	// error says its name.
 	callee() string
 	// borrows reports whether fill reads memory that the caller may change once the transfer
 	// has ended.
@@ -44,13 +44,13 @@ type readerConfig struct {
 	account *budget.StockAccount // limits the memory of the blocks
 	turns   *crew.Turns          // limits how many readers hash at once; nil if nothing does
 
-	wake  func()                          // called when there is content again, after a tick found none
-	guard func(fn func()) (returned bool) // runs fn, which calls into the game; false if that panicked
+	wake  func()                          // called when there is content after a tick found none
+	guard func(fn func()) (returned bool) // runs fn, which calls the game; false if that panicked
 }
 
 // A reader reads the source of a transfer on a goroutine of its own, hashes what it reads, and
-// keeps it in blocks until a tick takes them. The goroutine is a little ahead of the ticks, and
-// since only the goroutine ever waits for the source, ticks never do.
+// keeps it in blocks until a tick takes them. The goroutine reads a little ahead of the ticks.
+// Only the goroutine ever waits for the source, so ticks never do.
 type reader struct {
 	readerConfig // doesn't change; only the goroutine reads the source
 
@@ -63,10 +63,10 @@ type reader struct {
 	ready         []*block // in order
 	bytes         int      // of content in ready
 	readAhead     int      // limit of bytes
-	peakBytes     int      // the most that bytes has been since ticks last emptied ready
+	peakBytes     int      // maximum of bytes since ticks last emptied ready
 	wakeOnContent bool     // a tick found nothing, so wake the world when there is something
 
-	// Set by calls on the world's goroutine, for this one.
+	// Set on the world's goroutine, for the reader's goroutine.
 	sendLimit    int64 // end of the content that may be sent; 0 until the header is sent
 	awaitsAnswer bool  // don't read before resume is called
 	resumeOffset int64 // content before this byte is hashed but not sent
@@ -97,7 +97,7 @@ func newReader(config readerConfig, awaitsAnswer bool) *reader {
 	return r
 }
 
-// start starts the goroutine. It's a no-op if that has happened before, or after stop.
+// start starts the goroutine. It's a no-op if the goroutine was started before, or after stop.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,8 @@ func (r *reader) run() {
 	}
 }
 
-// exit is called when the goroutine ends. It lets whoever called whenUnused know.
+// exit is called when the goroutine ends. If whenUnused is waiting for that, it calls the
+// function that whenUnused was given.
 func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
@@ -130,8 +131,8 @@ func (r *reader) exit() {
 // whenUnused calls fn as soon as the goroutine no longer uses memory that the caller has lent
 // us. The reader must have been stopped before.
 //
-// A blob's source doesn't use such memory. fn is then called at once, even though the goroutine
-// may be in a Read that takes long to return.
+// A blob's source doesn't use such memory. For a blob, fn is therefore called at once, even if
+// the goroutine is in a Read that takes long to return.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	inUse := r.running && r.source.borrows()
@@ -174,14 +175,14 @@ func (r *reader) read() {
 // fill fills a block from the source and hashes it, in turn with other readers.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.borrows() {
-		// Encoding elements of an array takes the processor just as hashing them does.
+		// Encoding the elements of an array takes CPU time just as hashing them does.
 		r.inTurn(b.offset, func() {
 			err = r.source.fill(b, stopAt)
 			digest.Write(b.payload())
 		})
 		return err
 	}
-	// The Read of a blob may block. Don't let the others wait for that.
+	// The Read of a blob may block. Don't make other readers wait for it.
 	err = r.source.fill(b, stopAt)
 	r.inTurn(b.offset, func() { digest.Write(b.payload()) })
 	return err
@@ -195,8 +196,8 @@ func (r *reader) inTurn(offset int64, fn func()) {
 		fn()
 		return
 	}
-	// Do gives up when changed rings. Unless that was stop, try again: the other changes only
-	// matter to waitToRead, which looks at the state before it waits.
+	// Do gives up when changed rings. Try again unless the reader was stopped. All other changes
+	// only matter to waitToRead, which checks the state before it waits.
 	for !r.isStopped() && !r.turns.Do(r.changed, fn) {
 	}
 }
@@ -210,8 +211,8 @@ func (r *reader) inTurn(offset int64, fn func()) {
 // us read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= firstReadAhead && !r.receiverHas(offset) }
 
-// receiverHas reports whether the receiver has stored the content at offset, which we then
-// needn't send.
+// receiverHas reports whether the receiver has already stored the content at offset, so that we
+// needn't send it.
 func (r *reader) receiverHas(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,7 +254,7 @@ func (r *reader) maySend(offset int64) bool {
 	if r.contentSize > 0 {
 		ends = min(ends, r.contentSize)
 	}
-	// What the receiver already has is dropped by publish and needs no credit.
+	// publish drops content that the receiver already has, so it needs no credit.
 	return offset < r.resumeOffset || ends <= r.sendLimit
 }
 
@@ -288,8 +289,8 @@ func (r *reader) size() (bytes int64, known bool) {
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b on to the ticks. kept is false if b's memory wasn't needed for that, and the
-// caller has to free it.
+// publish passes b on to the ticks. kept is false if b's own memory isn't needed for that, and
+// the caller has to free b.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,7 +359,7 @@ func (r *reader) resume(offset, index int64) {
 	r.resumeIndex = index
 	r.checkTotal()
 
-	// We may not have waited for the answer. Drop what needn't be sent.
+	// We may have read content before the answer arrived. Drop what needn't be sent.
 	r.ready = trimAll(r.ready, offset)
 	r.bytes = 0
 	for _, b := range r.ready {
@@ -367,9 +368,9 @@ func (r *reader) resume(offset, index int64) {
 	r.changed.Ring()
 }
 
-// take returns the next block, which the caller then owns, or nil if it ends beyond limit. If
-// that is a blob's first block, take cuts it at the limit, so that we can send something
-// together with the header.
+// take returns the next block, which the caller then owns, or nil if the block ends beyond limit.
+// A blob's first block is cut at the limit instead, so that we can send something together with
+// the header.
 //
 // pathFull means that most of what was sent before is still queued.
 func (r *reader) take(limit int64, pathFull bool) *block {

@@ -23,7 +23,7 @@ type receiver struct {
 
 	// Parts may arrive early, that is, before we have answered the header.
 	early      int64 // bytes of early parts, of all transfers
-	earlyShare int64 // limit of early that we announced in the limits message; see Streams.shareEarly
+	earlyShare int64 // limit of early that our limits message announced; see Streams.shareEarly
 
 	memoryAlarm alarm // wakes the world to retry transfers that wait for memory
 
@@ -50,7 +50,7 @@ func (r *receiver) deliver() {
 }
 
 // sendControl sends the next control message that is due, of any transfer, and reports whether
-// there was one. A transfer is removed along with its last message.
+// there was one. A transfer is removed when its last message is sent.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
 		sent, over, err := in.answer.send(pipe, now)
@@ -67,7 +67,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 	return false, nil
 }
 
-// removeAll removes and returns all transfers, when they have failed.
+// removeAll removes and returns all transfers. It's called when they have failed.
 func (r *receiver) removeAll() []*incoming {
 	receiving := r.receiving
 	r.receiving = nil
@@ -77,7 +77,7 @@ func (r *receiver) removeAll() []*incoming {
 	return receiving
 }
 
-// tellEnds calls the OnEnd of each transfer, even if the calls for others panic.
+// tellEnds calls the OnEnd of each transfer, even if some of the calls panic.
 func tellEnds(all []*incoming) {
 	if len(all) > 0 {
 		defer tellEnds(all[1:])
@@ -85,7 +85,8 @@ func tellEnds(all []*incoming) {
 	}
 }
 
-// find returns the transfer with the given id, or nil if it has ended or we know nothing of it.
+// find returns the transfer with the given id, or nil if the transfer has ended or nothing of it
+// has arrived.
 func (r *receiver) find(id uint64) *incoming {
 	for _, in := range r.receiving {
 		if in.header.id == id {
@@ -127,7 +128,8 @@ func (r *receiver) onHeader(h header) {
 	if in.cause() != nil {
 		return // refused already, because of its early parts
 	}
-	// It may not overtake transfers that already wait for memory, so it waits like them.
+	// The transfer must not overtake transfers that already wait for memory, so it waits with
+	// them.
 	in.waitsForMemory = true
 	in.headerTime = time.Now()
 	r.openWaiting(in.headerTime)
@@ -137,17 +139,17 @@ func (r *receiver) onHeader(h header) {
 // may send that much before it learns its share.
 func (r *receiver) earlyLimit() int64 { return max(r.earlyShare, minPending) }
 
-// maxUnannounced returns how many transfers may have parts here before their header arrives.
-// It's at least one. Even a receiver that accepts no transfers has to let one begin before it
-// can refuse it.
+// maxUnannounced returns the maximum number of transfers whose parts may arrive before the
+// header. It's at least one, because even a receiver that accepts no transfers has to let a
+// transfer begin before it can refuse it.
 func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
 // expect adds a transfer whose header or first part has arrived. It returns nil if the
 // connection has ended, or if there are too many transfers.
 func (r *receiver) expect(id uint64) *incoming {
-	// A peer that keeps to the limit has at most that many transfers here. Those beyond it are
-	// refused, and just as many again may be waiting for the tick that sends the refusals. More
-	// than that break the protocol.
+	// A peer that keeps to the limit has at most limit open transfers here. Besides those, up to
+	// limit transfers may be waiting for the tick that sends the peer their refusals. More than
+	// that breaks the protocol.
 	limit := r.maxUnannounced()
 	if len(r.receiving) >= 2*limit {
 		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), limit)
@@ -165,8 +167,8 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for
-// it now, it goes on waiting.
+// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for it
+// now, it continues to wait.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t, handled); err != nil {
@@ -182,8 +184,8 @@ func (r *receiver) open(in *incoming) {
 
 // openWaiting opens the transfers that wait for memory, in order, until memory runs out.
 //
-// It refuses a transfer that has waited for idleTime, unless another waiting transfer of the
-// world could be opened in that time. If none could, whatever holds the memory needs it for long.
+// It refuses a transfer that has waited for idleTime if no other waiting transfer of the world
+// could be opened in that time. Whatever holds the memory then seems to need it for long.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
@@ -200,7 +202,7 @@ func (r *receiver) openWaiting(now time.Time) {
 		}
 		waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
 		if waited < idleTime {
-			// Headers are answered in order, so the transfers after it have to wait too.
+			// Headers are answered in order, so the transfers after this one have to wait too.
 			r.memoryAlarm.set(r.peer, memoryPause)
 			return
 		}
@@ -208,12 +210,11 @@ func (r *receiver) openWaiting(now time.Time) {
 	}
 }
 
-// memoryPause is how long it can take, once there is memory again, until we retry a transfer
-// that waits for it.
+// memoryPause is the maximum time between two attempts to open a transfer that waits for memory.
 const memoryPause = 100 * time.Millisecond
 
-// refusal returns the error with which we refuse the transfer, or nil if it may begin as far as
-// everything but memory is concerned. Memory is up to reserve.
+// refusal returns the error for refusing the transfer, or nil if the transfer may begin. It
+// doesn't check whether there's enough memory, which reserve does.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
@@ -243,21 +244,22 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	return nil
 }
 
-// writers returns how many goroutines are writing for the peer, on this connection or on
-// earlier ones of the same identity or, if the peer has none, the same address.
+// writers returns the number of goroutines that are writing for the peer, on this connection or
+// on earlier connections of the same identity. If the peer has no identity, its address counts
+// instead.
 func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
-// noMemory returns the error with which we refuse a transfer if Config.MaxMemory has no room for
-// it.
+// noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes",
 		ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise the memory for a transfer's first credit. If memory is
-// short, it goes to more and more trouble to find some. It returns false if all of that fails.
+// reserve makes the account promise the memory for a transfer's first credit. If memory is short,
+// it takes one step after another to find some, from the mildest to the most drastic. It returns
+// false if all of them fail.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -278,7 +280,7 @@ func (r *receiver) reserve(in *incoming) bool {
 		covered = in.answer.cover(ahead)
 	}
 	for !covered {
-		// Let it have the memory of a stuck transfer from the same party.
+		// Evict a stuck transfer of the same party to get its memory.
 		if !r.peer.streams.reclaim.evictFor(r, time.Now()) {
 			return false
 		}
@@ -291,15 +293,16 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// idleChunks is how much memory the slice machine may hold for a connection on which no chunk
-// is ever completed. Its records alone take less.
+// idleChunks is the amount of memory that the slice machine may hold for a connection on which no
+// chunk is ever completed. The machine's records alone take less.
 const idleChunks = 4 * minPending
 
-// takeBack frees repair slices (redundant ones, sent in case others get lost) that nothing
-// waits for.
+// takeBack frees repair slices that we can do without. Repair slices are redundant and sent in
+// case other slices get lost.
 //
-// It also reports whether the receiver is stuck, and since when no message has arrived. A stuck
-// receiver's slice machine still holds more memory than the peer has lately sent through it.
+// It also reports whether the receiver is stuck, and when a message last arrived. A receiver is
+// stuck if its slice machine then still holds more than idleChunks and more than the peer has
+// lately sent through the machine.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
 	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.recent(now, s.handed)) }
@@ -310,8 +313,8 @@ func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	return s.usage.lastArrival, holdsTooMuch()
 }
 
-// sliceMemory returns how much of what the account charges is for the slice machine: all that
-// isn't for the transfers.
+// sliceMemory returns the memory that the account charges for the slice machine: everything that
+// isn't charged for transfers.
 func (r *receiver) sliceMemory() int64 {
 	sums, _ := r.peer.account.Charge()
 	held := sums.Held + sums.Borrowed
@@ -324,8 +327,8 @@ func (r *receiver) sliceMemory() int64 {
 // holder returns the connection of the slices, which always counts as holding content.
 func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
-// evict closes the connection of a peer whose slices don't add up to complete chunks. It isn't
-// enough to drop them, since the peer doesn't resend what has been acked.
+// evict closes the connection of a peer whose slices don't add up to complete chunks. Dropping
+// the slices isn't enough, since the peer doesn't resend slices that have been acked.
 func (r *receiver) evict(idle time.Duration) {
 	r.peer.fail(fmt.Errorf("stream: nothing whole has come of slices for %v, "+
 		"and others need their part of stream.Config.MaxMemory, %d bytes",
@@ -344,8 +347,8 @@ func (r *receiver) withdrawFailed() {
 	}
 }
 
-// settle frees what a transfer still takes when it's removed: promised memory, the memory of
-// its records, and its part of early.
+// settle frees everything that a removed transfer still takes: promised memory, the memory of its
+// records, and its share of early.
 func (r *receiver) settle(in *incoming) {
 	in.withdraw()
 	r.peer.account.Repay(in.records)
@@ -358,13 +361,13 @@ func (r *receiver) hold(n int64) bool {
 		return true
 	}
 	// There must be room for early parts, since we told the peer that it may send them, and it
-	// can't send them again. That fails only if a transfer of the peer has stalled while it
+	// can't send them again. HoldBeyond fails only if a transfer of the peer has stalled while it
 	// holds more than is still promised to it.
 	return r.earlyShare > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.earlyShare))
 }
 
-// onPart is called with a part that has arrived on a lane or as a chunk. It may get here before
-// the transfer's header, which travels on the control pipe.
+// onPart is called with a part that has arrived on a lane or as a chunk. It may arrive before the
+// transfer's header, which travels on the control pipe.
 func (r *receiver) onPart(message []byte) {
 	p, err := parsePart(message)
 	if err != nil {
@@ -386,8 +389,9 @@ func (r *receiver) onPart(message []byte) {
 	}
 }
 
-// expectEarly adds a transfer of which a part has arrived before the header. It returns nil if
-// the part is too late instead, because the transfer has ended, or if it breaks the protocol.
+// expectEarly is called when a part of an unknown transfer has arrived. If the header is yet to
+// come, it adds the transfer. It returns nil if the part is late, because the transfer has ended,
+// or if the part breaks the protocol.
 func (r *receiver) expectEarly(id uint64) *incoming {
 	if id <= r.lastHeader {
 		r.late++

@@ -11,11 +11,11 @@ import (
 
 // A reclaimer gets memory back from transfers and peers that don't use it, when others need it.
 //
-// Memory is promised to a transfer as credit, and held for content that has arrived. Credit
-// that a sender has not used lately can be taken back at any time, because the transfer asks
-// for it again if the sender does use it later. Content can't, so as a last resort the
-// reclaimer evicts whoever holds it, provided that it's stuck: its peer has long sent nothing
-// of use.
+// Memory is promised to a transfer as credit, and held for content that has arrived. Credit that
+// a sender has not used lately can be taken back at any time, because the transfer asks for it
+// again if the sender does use it later. Content can't be taken back. As a last resort, the
+// reclaimer evicts a hoarder that holds content, but only if the hoarder is stuck: its peer
+// hasn't sent anything useful for a long time.
 //
 // It is used on the world's goroutine only.
 type reclaimer struct {
@@ -23,8 +23,8 @@ type reclaimer struct {
 
 	// Results of the last search for stuck hoarders.
 	searched time.Time
-	stuck    []stuckHoarder                  // the one that has been stuck longest first
-	byParty  map[budget.Party][]stuckHoarder // those of stuck that hold content
+	stuck    []stuckHoarder                  // longest stuck first
+	byParty  map[budget.Party][]stuckHoarder // the elements of stuck that hold content
 }
 
 // A hoarder may hold memory that others need. It is a transfer, or the receiver of a peer whose
@@ -45,13 +45,13 @@ type stuckHoarder struct {
 	since time.Time
 }
 
-// searchPause is how long the results of a search are good for.
+// searchPause is how long the results of a search remain valid.
 const searchPause = 100 * time.Millisecond
 
-// makeRoom is called before memory is needed. It is a no-op unless the reserved half of the
-// memory is in use. Otherwise it takes back from all transfers what they have not used lately,
-// and then evicts stuck hoarders, the one stuck longest first, for as long as the world is
-// crowded.
+// makeRoom is called before memory is needed. It is a no-op while the reserved half of the memory
+// is free. Otherwise it takes back the memory that transfers have not used lately. Then, as long
+// as the world is crowded, it evicts stuck hoarders, starting with the one that has been stuck
+// longest.
 func (r *reclaimer) makeRoom(now time.Time) {
 	if r.streams.memory.Free() >= r.streams.config.maxMemory()/2 {
 		return
@@ -65,8 +65,8 @@ func (r *reclaimer) makeRoom(now time.Time) {
 }
 
 // evictFor is called when there is no memory for one of the transfers that to receives. Of the
-// stuck hoarders that belong to the same party and hold content, it evicts the one that has
-// been stuck longest. It reports whether there was one.
+// stuck hoarders that belong to the same party and hold content, it evicts the one that has been
+// stuck longest. It reports whether it has evicted one.
 //
 // makeRoom doesn't do this, because a party may reach its limit long before the world is
 // crowded.
@@ -97,21 +97,21 @@ func (r *reclaimer) tryEvict(who hoarder, now time.Time) (evicted bool) {
 	return stuck
 }
 
-// crowded reports whether less memory is free than a connection may always have.
+// crowded reports whether less memory is free than the amount that a connection may always use.
 func (r *reclaimer) crowded() bool {
 	config := &r.streams.config
 	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, config.maxMemory()/4)
 }
 
-// searchIfDue searches, unless the results of the last search are still good.
+// searchIfDue searches, unless the results of the last search are still valid.
 func (r *reclaimer) searchIfDue(now time.Time) {
 	if now.Sub(r.searched) >= searchPause {
 		r.search(now)
 	}
 }
 
-// search takes back from all hoarders what they have not used lately, and records which of them
-// are stuck.
+// search takes back the memory that hoarders have not used lately, and records which hoarders are
+// stuck.
 func (r *reclaimer) search(now time.Time) {
 	r.searched = now
 	var found []stuckHoarder

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sender holds the transfers to one peer. It begins as many of them as the peer accepts at
-// once, shares the connection between those, and handles the receiver's answers.
+// A sender holds the transfers to one peer. It begins as many transfers as the peer accepts at
+// once, divides the connection among them, and handles the receiver's answers.
 //
 // Start adds to it on any goroutine. Everything else happens on the world's goroutine.
 type sender struct {
@@ -22,8 +22,8 @@ type sender struct {
 	starting []*Transfer // added by Start; moved to queue by the next tick
 
 	// Used by the world's goroutine only.
-	queue   []*Transfer // wait for a place at the peer, in the order of Start
-	passed  int         // how many have begun since queue[0] became the first of queue
+	queue   []*Transfer // transfers that wait for a place at the peer, in the order of Start
+	passed  int         // number of transfers that have begun since queue[0] became the first
 	sending []*Transfer // by id; each from its header until the receiver's done or reject
 	lastID  uint64      // id of the newest header
 	shares  shares      // decides which of sending is next
@@ -49,8 +49,9 @@ func (s *sender) onLimits(m limits) {
 	}
 }
 
-// hash returns the algorithm for the digest of a transfer: the chosen one if there is one, or
-// else the fastest if both ends agree on that, or else SHA256. It is safe for concurrent use.
+// hash returns the algorithm for the digest of a transfer: the chosen one if there is one,
+// otherwise the fastest if both ends agree on it, and otherwise SHA256. It is safe for concurrent
+// use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -80,8 +81,8 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers to a peer may read ahead while they wait in the queue. It's
-// the default of Config.MaxTransfers.
+// readAtOnce is the maximum number of transfers to a peer that may read ahead while they wait in
+// the queue. It equals the default of Config.MaxTransfers.
 const readAtOnce = 4
 
 // collect moves new transfers to the queue, and removes canceled ones from it.
@@ -107,19 +108,19 @@ func (s *sender) idle() bool {
 	return len(s.starting)+len(s.queue)+len(s.sending) == 0
 }
 
-// end is called at the end of the connection, when all transfers have failed, and removes
-// them.
+// end removes all transfers. It's called at the end of the connection, when they have failed.
 func (s *sender) end() {
 	s.collect()
 	s.queue, s.sending = nil, nil
 }
 
-// sendControl sends the first message that is due, and reports whether it has dealt with one.
-// The caller asks again for as long as there may be more.
+// sendControl sends the first message that is due, or removes a transfer that is over. It reports
+// whether it has done one of these, in which case the caller calls it again.
 func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	for i, t := range s.sending {
 		if t.answered {
-			// The receiver's last word is in, so the next transfer can have its place.
+			// The receiver's last message is here, so the next transfer can take this one's
+			// place.
 			s.sending = slices.Delete(s.sending, i, i+1)
 			s.peer.live.remove(t)
 			return true, nil
@@ -132,16 +133,16 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// maxPassed is how many heavier transfers in a row may begin before the one that has waited
-// longest.
+// maxPassed is the maximum number of heavier transfers that may begin ahead of the transfer that
+// has waited longest.
 const maxPassed = 7
 
-// next returns the index in queue of the transfer that begins next, or -1 if none may begin
-// now. It picks the heaviest, and the first among equals, but after maxPassed others the first
-// of the queue whatever its weight.
+// next returns the index in queue of the transfer that begins next, or -1 if none may begin now.
+// It picks the heaviest transfer, or the first of several that are equally heavy. Once maxPassed
+// transfers have overtaken the first in the queue, it picks that one, whatever its weight.
 //
-// It keeps no place free for heavier transfers to come. A game may need as many transfers at
-// once as the peer accepts, because they depend on each other.
+// It keeps no place free for heavier transfers that may follow. A game may need as many transfers
+// at once as the peer accepts, because they depend on each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
@@ -170,8 +171,8 @@ func (s *sender) dequeue(i int) *Transfer {
 	return t
 }
 
-// begin sends the header of the next transfer, if the peer accepts one more. It reports
-// whether it has dealt with a transfer.
+// begin sends the header of the next transfer, if the peer accepts one more. It reports whether
+// it has taken a transfer out of the queue.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	i := s.next()
 	if i < 0 {
@@ -180,7 +181,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	t := s.dequeue(i)
 
 	// A transfer whose parts don't fit into a lane's reliable buffer fails right here. All
-	// reliable buffers have the same size, so the pipe's tells.
+	// reliable buffers have the same size, so we can ask the pipe's.
 	_, slots := pipe.Channel(s.peer.conn).Reliable()
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
@@ -225,8 +226,8 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// Its route has enough to do. Ask for more lanes if the path can fill them, and for a
-		// tick when the route accepts more, and go on with the other transfers.
+		// If its route has enough to do, ask for more lanes in case the path can fill them, and
+		// for a tick when the route accepts more. Then go on with the other transfers.
 		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -245,7 +246,8 @@ func (s *sender) pump() error {
 	}
 }
 
-// unsentBytes returns how many bytes of the current transfers we still have to give to a route.
+// unsentBytes returns the number of bytes of the current transfers that we haven't given to a
+// route yet.
 func (s *sender) unsentBytes() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.unsentBytes()
@@ -253,14 +255,14 @@ func (s *sender) unsentBytes() (bytes int64) {
 	return bytes
 }
 
-// pickNext picks the transfer that is furthest behind its share, of those that can send a part.
-// It returns nil if none can.
+// pickNext picks, among the transfers that can send a part, the one that is furthest behind its
+// share. It returns nil if none can.
 func (s *sender) pickNext() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
 		switch {
 		case t.blocked:
-			// It keeps its claim, since it's the route that makes it wait.
+			// It keeps its claim to the connection, since it only waits for its route.
 		case !t.pollPart():
 			s.shares.join(&t.share)
 		case next == nil || t.share.spent < next.share.spent:
@@ -310,20 +312,20 @@ func (s *sender) onReject(m stop) { s.dispatch(m.id, func(t *Transfer) error { r
 // A share measures how much of its connection a transfer has used: the bytes that it has sent,
 // each divided by the transfer's weight at that time.
 //
-// Of the transfers that can send, the one that has used the least is next. Over any period, each
-// therefore gets bytes in proportion to its weight, to within one part of content. This is fair
-// queuing by virtual time, which deficit round robin approximates.
+// Among the transfers that can send, the one that has used the least is next. Over any period,
+// each transfer therefore gets bytes in proportion to its weight, to within one part of content.
+// This is fair queuing by virtual time, which deficit round robin approximates.
 type share struct {
 	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
 	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares holds the virtual time of one connection's transfers, which is what the transfer that
-// was served last had spent by then.
+// shares holds the virtual time of one connection's transfers: the amount that the transfer
+// served last had spent when it was served.
 type shares struct{ now float64 }
 
-// join is called for a transfer that begins, or that has nothing to send. The time that it
-// doesn't use is lost, or it could catch up later at the expense of the others.
+// join is called for a transfer that begins, or that has nothing to send. The transfer loses any
+// share that it hasn't used. Otherwise it could catch up later at the expense of other transfers.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
 // serve charges a transfer for the bytes that it sends.

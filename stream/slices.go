@@ -33,8 +33,8 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the slice machine of a connection. Install adds one to each.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine accepts another part. Until it has measured the path itself,
-// it makes do with the connection's round trip time.
+// open reports whether the machine accepts another part. Until the machine has measured the path
+// itself, it uses the connection's round-trip time.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
@@ -47,7 +47,8 @@ func (s *sliceRoute) open() (open bool) {
 	return open
 }
 
-// send gives the block to the machine, which frees it when the peer has acked all slices.
+// send gives the block to the machine, which frees the block when the peer has acked all of its
+// slices.
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sentAsSlices = true
@@ -62,8 +63,8 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 // watch asks for a tick when the machine accepts another part.
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
-// end tells the machine whether that was the last part. If it was, the machine adds repair
-// slices (redundant ones, in case others get lost) to the last chunk.
+// end tells the machine whether the last part has been sent. If it has, the machine adds repair
+// slices to the last chunk. Repair slices are redundant, in case others get lost.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -74,14 +75,14 @@ func (s *sliceRoute) end(ended bool) {
 // discard frees everything that the peer has sent, when its connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees received repair slices that still wait for others of their chunk. We can do
+// yield frees received repair slices that still wait for other slices of their chunk. We can do
 // without them, since the peer resends whatever they would have restored.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
 // received calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
-		return // as in most ticks, which needn't take the lock
+		return // as in most ticks, so they needn't take the lock
 	}
 	var batch [][]byte
 	extend.Drive(s.conn, func() { batch = s.link.Take() })
@@ -104,15 +105,15 @@ func (s *sliceRoute) stats() (now slices.Stats) {
 const sliceProtocol = 0x02
 
 const (
-	// awaitedSlices is how many slices the largest part has.
+	// awaitedSlices is the number of slices in the largest part.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is how much memory a transfer needs to go on: enough for the chunk that its
-	// content waits for, in whole pages of 8 KiB, and for the machine's records.
+	// goOnBytes is the memory that a transfer needs to make progress: enough for the chunk that
+	// its content waits for, in whole pages of 8 KiB, and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
-// A sliceLink is the slice machine of one connection, in the form in which the connection's
-// link drives it, under the link's lock. Everybody else must call it within [extend.Drive].
+// A sliceLink is the slice machine of one connection. The connection's link drives it, under the
+// link's lock. All other code must call it within [extend.Drive].
 type sliceLink struct {
 	*slices.Machine
 
@@ -129,8 +130,8 @@ func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake is called by the link. It reports whether there's something new for the world's
-// goroutine to look at, and does so only once.
+// Wake is called by the link. It reports whether there's something new for the world's goroutine
+// to look at. It reports the same news only once.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false
@@ -139,7 +140,7 @@ func (l *sliceLink) Wake() bool {
 	return true
 }
 
-// Drained always returns true, because a connection that closes doesn't wait for bulk.
+// Drained always returns true, because a connection that closes doesn't wait for transfers.
 func (l *sliceLink) Drained() bool { return true }
 
 var _ extend.Machine = (*sliceLink)(nil)

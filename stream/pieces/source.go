@@ -9,11 +9,11 @@ import (
 )
 
 // A source is the content of the blob that Send sends: the missing pieces, one after another,
-// each behind its size.
+// each preceded by its size.
 //
-// It creates a piece only when the stream has read everything before it, directly into the
-// stream's memory. Read and what it calls run on a goroutine of the stream, and end runs on
-// that of Send.
+// It creates a piece only when the stream has read everything before it, and Read copies the
+// piece straight into the stream's memory. Read and the functions that it calls run on a
+// goroutine of the stream. end runs on the goroutine of Send.
 type source struct {
 	*Talk
 	ctx         context.Context // ends the wait for a buffer
@@ -23,16 +23,16 @@ type source struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	missing []int   // indices of the pieces not created yet
-	buffer  *[]byte // holds the current piece; from the pool named sent, or nil
+	buffer  *[]byte // holds the current piece; from the pool sentBuffers, or nil
 	rest    []byte  // what is left to read of the buffer
 	err     error   // why there are no more pieces; io.EOF after the last one or after end
 }
 
-// Read implements io.Reader. It fills p with as many pieces as fit, and ends early if one
+// Read implements io.Reader. It fills p with as many pieces as fit, and stops early if a piece
 // cannot be created.
 //
-// All pieces of a Read use the same buffer, so that no piece that has begun ever waits for the
-// memory of another.
+// All pieces of a Read use the same buffer, so a piece that has begun never waits for the memory
+// of another piece.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *source) next() {
 	s.missing = s.missing[1:]
 }
 
-// fill creates a piece in the buffer, which stays in use until the piece was read.
+// fill creates a piece in the buffer, which stays in use until the piece has been read.
 func (s *source) fill(index int) (err error) {
 	if s.buffer == nil {
 		s.buffer, err = s.takeBuffer(s.ctx, &sentBuffers, headerBytes)
@@ -86,8 +86,8 @@ func (s *source) fill(index int) (err error) {
 	}
 
 	// If the buffer was too small, appendPiece has allocated another one. Enlarge ours, so that
-	// this happens only once. If it was large enough, the append below copies the piece to where
-	// it is already.
+	// this happens only once. If it was large enough, the piece is in place already, and the
+	// append below copies it onto itself.
 	needed := headerBytes + min(cap(piece), s.MaxPiece)
 	if needed > cap(*b) {
 		*b = make([]byte, headerBytes, needed)
@@ -107,8 +107,8 @@ func (s *source) free() {
 	}
 }
 
-// end ends the source, after which it creates no more pieces. It waits for a Read in progress,
-// and returns the error of appendPiece if that has failed.
+// end ends the source, so that it creates no more pieces. It waits for a Read in progress, and
+// returns the error of appendPiece if that has failed.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,9 +31,9 @@ var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 //
 // Its methods block. They must not be called concurrently, nor on the world's goroutine.
 //
-// A method fails when its context is done or the connection ends, except that while it waits for
-// Memory, only the context can end it. The context that [WithRequest] passes ends along with the
-// connection. With any other context, the caller should see to that, by way of [rpc.Conn.Done].
+// A method fails when its context is done or the connection ends. While it waits for Memory,
+// however, only the context can end it. The context that [WithRequest] passes ends along with the
+// connection. The caller should end any other context when [rpc.Conn.Done] is closed.
 //
 // A connection may have any number of talks at once, under different names. Each sends one blob
 // at a time, and a receiver accepts stream.Config.MaxTransfers blobs at once.
@@ -48,18 +48,18 @@ type Talk struct {
 	MaxPiece int // maximum piece size in bytes; cdc.MaxPacked for chunks packed by cdc.Pack
 	Rate     int // maximum rate at which Send reads pieces, in bytes per second; 0 = no limit
 
-	// Memory limits how many buffers this talk and others hold at once, each with room for
-	// MaxPiece bytes. It may be a *semaphore.Weighted of golang.org/x/sync. If it is nil,
-	// there is no limit.
+	// Memory limits the number of buffers that all talks with the same Memory hold at once. Each
+	// buffer has room for MaxPiece bytes. It may be a *semaphore.Weighted of golang.org/x/sync.
+	// If it is nil, there is no limit.
 	//
-	// A receiver holds a buffer while a piece that was announced arrives, and a sender while the
-	// other side reads one. If a peer stops in the middle of that, the buffer is held until the
-	// context is done.
+	// A receiver holds a buffer while an announced piece arrives. A sender holds a buffer while
+	// the other side reads a piece. If a peer stops in the middle of a piece, the buffer is held
+	// until the context is done.
 	Memory Limiter
 }
 
-// A Limiter limits the number of buffers in use. Acquire waits until n more are free and
-// takes them, and Release returns n. A Talk calls both with n = 1.
+// A Limiter limits the number of buffers in use. Acquire waits until n more may be used and takes
+// them, and Release gives n back. A Talk calls both with n = 1.
 type Limiter interface {
 	Acquire(ctx context.Context, n int64) error
 	Release(n int64)
@@ -128,14 +128,14 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 // Send sends the pieces that Offer returned, and returns once the other side has consumed them
 // all.
 //
-// Send calls appendPiece for one piece after the other, on a goroutine of the stream, and
-// doesn't retain the result. Before Send returns, it waits for a call in progress, and makes no
-// more. A piece may not leave until the pieces after it have filled a part of the stream, so
-// appendPiece must not wait for the other side to receive a piece.
+// Send calls appendPiece for one piece after the other, on a goroutine of the stream, and doesn't
+// retain the result. Before Send returns, it waits for a call in progress to return, and makes no
+// more calls. A piece may be held back until the pieces after it have filled a part of the
+// stream, so appendPiece must not wait for the other side to receive a piece.
 //
-// If appendPiece fails, so does Send, at once, and the stream ends there. The other side's
-// Fetch fails with io.ErrUnexpectedEOF and isn't told why. When ctx is done, Send cancels the
-// stream.
+// If appendPiece fails, Send fails at once, and the stream ends before that piece. The other
+// side's Fetch fails with io.ErrUnexpectedEOF and isn't told why. When ctx is done, Send cancels
+// the stream.
 func (t *Talk) Send(
 	ctx context.Context,
 	lacks []int,
@@ -162,12 +162,12 @@ func (t *Talk) Send(
 }
 
 // Fetch asks the other side for the pieces with the given indices, which must ascend. It calls
-// each for every piece as it arrives, in that order, on the caller's goroutine. each must
-// verify the piece.
+// each for every piece as it arrives, in the order of the indices, on the caller's goroutine.
+// each must verify the piece.
 //
-// each may use the piece until it calls free, on any goroutine. It must call free even if it
-// fails, or the piece's memory is never freed. If each fails or panics, the other side's Send
-// fails as well, but isn't told the text of the error.
+// each may use the piece until it calls free, which it may do on any goroutine. It must call free
+// even if it fails, or the piece's memory is never freed. If each fails or panics, the other
+// side's Send fails as well, but isn't told the text of the error.
 func (t *Talk) Fetch(
 	ctx context.Context,
 	lacks []int,
@@ -209,7 +209,7 @@ func checkAscending(indices []int) error {
 }
 
 // errNotTaken is what we tell the sender if we fail. Our own errors may contain the names of
-// files, which are none of its business.
+// files, which the sender must not see.
 var errNotTaken = errors.New("the receiver could not take a piece")
 
 // receiveAll receives the pieces in lacks.
@@ -241,8 +241,8 @@ func (t *Talk) receiveAll(
 	return err
 }
 
-// receive receives a piece into a buffer, which free returns. All calls of free but the first
-// are no-ops.
+// receive receives a piece into a buffer. free gives the buffer back. Only its first call has an
+// effect.
 func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free func(), err error) {
 	var size [headerBytes]byte
 	if err := readWhole(in, size[:]); err != nil {
