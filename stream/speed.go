@@ -3,28 +3,28 @@ package stream
 import "time"
 
 const (
-	// speedTime is how long a period the speed is measured over. It is long enough to include
-	// several of the receiver's reports, but short enough that a game which estimates the
-	// remaining time from it is soon right again after a change.
+	// speedTime is the period over which the speed is measured. It is long enough to include
+	// several of the receiver's reports, but short enough that estimates of the remaining time
+	// are soon right again after a change.
 	speedTime = 5 * time.Second
-	// speedStep is the least time between a mark and the second one before it.
+	// speedStep is the minimum time between a mark and the second mark before it.
 	speedStep = time.Second
-	// minSpeedTime is how long a transfer must have lasted before it has a speed. What arrives in
-	// the first moment would make for a huge one.
+	// minSpeedTime is the minimum duration of a transfer before it has a speed. The content that
+	// arrives in the first moment would result in a huge speed.
 	minSpeedTime = time.Second / 2
 )
 
-// A speed measures how fast a transfer is going, which is how fast its Acked grows. The zero
-// speed has not been started, and is 0. Guarded by the lock of the transfer.
+// A speed measures how fast a transfer's Acked grows. A zero speed has not been started, and its
+// value is 0. Guarded by the lock of the transfer.
 type speed struct {
 	begin  time.Time // set by start
 	resume int64     // Acked at begin
 
-	// marks is a ring of the newest marks. Until speedStep has passed since the second newest,
-	// note overwrites the newest one instead of adding another. This way the ring reaches back
-	// at least speedTime, however often Acked changes.
+	// marks is a ring of the newest marks. Until speedStep has passed since the second newest
+	// mark, note overwrites the newest mark instead of adding another. The ring therefore reaches
+	// back at least speedTime, however often Acked changes.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
-	count int // how many marks have ever been made
+	count int // number of marks ever made
 
 	// Set by end.
 	ended bool    // the transfer is complete
@@ -59,8 +59,8 @@ func (s *speed) note(now time.Time, acked int64) {
 	*s.mark(1) = speedMark{after, acked}
 }
 
-// end is called when the transfer is complete. From then on, its speed is the mean over all of
-// it.
+// end is called when the transfer is complete. From then on, its speed is the mean over its whole
+// duration.
 func (s *speed) end(now time.Time, acked int64) {
 	took := now.Sub(s.begin).Seconds()
 	if s.count > 0 && took > 0 {
@@ -82,8 +82,8 @@ func (s *speed) at(now time.Time) float64 {
 	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
 		from = s.mark(last)
 	}
-	// The mark may be much older than that, because none is made while nothing arrives. Count at
-	// most 6 s, or a transfer that goes on after a pause would look slow.
+	// The mark may be much older than speedTime, because no marks are made while nothing arrives.
+	// Count at most 6 s. Otherwise a transfer that continues after a pause would look slow.
 	took := min(after-from.after, speedTime+speedStep)
 	if took < minSpeedTime {
 		return 0

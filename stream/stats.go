@@ -10,19 +10,19 @@ import (
 
 // Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
 type Progress struct {
-	// Sent is how much the sender has given to the connection, where some of it may still be
-	// queued. At the receiver it is how much has arrived in order.
+	// Sent is the amount that the sender has given to the connection, which may still be queuing
+	// some of it. At the receiver, it is the amount that has arrived in order.
 	Sent int64
-	// Acked is how much the receiving application has consumed, as far as this end knows. This
-	// is what a progress bar should show. At the sender, Sent and Acked begin at Resumed,
+	// Acked is the amount that the receiving application has consumed, as far as this end knows.
+	// This is what a progress bar should show. At the sender, Sent and Acked begin at Resumed,
 	// although the receiving application may not have got that content yet.
 	Acked int64
 	// Total is the size of the content, or -1 while that is unknown.
 	Total int64
-	// Resumed is how much the receiver had stored before the transfer began. It was not sent
-	// again.
+	// Resumed is the amount that the receiver had stored before the transfer began. It was not
+	// sent again.
 	Resumed int64
-	// Rate is how fast Acked grows per second, without Resumed. It is measured over the last 5
+	// Rate is the growth of Acked per second, excluding Resumed. It is measured over the last 5
 	// to 6 seconds, or since the transfer began. Once the transfer is complete, it is the mean
 	// over the whole duration.
 	//
@@ -31,9 +31,9 @@ type Progress struct {
 	Rate float64
 }
 
-// Left estimates how long the rest of the transfer takes at its Rate. It returns 0 if nothing
-// is left. ok is false if that cannot be estimated, either because Total is unknown, or
-// because Rate is 0: the transfer has just begun, is waiting, or has stalled.
+// Left estimates how long the rest of the transfer takes at its Rate. It returns 0 if nothing is
+// left. ok is false if there is no estimate, either because Total is unknown, or because Rate is
+// 0: the transfer has just begun, is waiting, or has stalled.
 func (p Progress) Left() (left time.Duration, ok bool) {
 	rest := p.Total - max(p.Acked, p.Resumed)
 	nanoseconds := float64(rest) / p.Rate * float64(time.Second)
@@ -79,14 +79,14 @@ func (p Progress) of(n int64) string {
 	return fmt.Sprintf("%d of %d", n, p.Total)
 }
 
-// Stats is a snapshot of a peer's streams. Bytes of slices are counted in rpc.Stats, which
-// counts lanes as well, as channels.
+// Stats is a snapshot of a peer's streams. The bytes of slices are counted in rpc.Stats, which
+// also counts the bytes of lanes, as part of the channels.
 type Stats struct {
-	// Sending, Waiting and Receiving count open transfers. Those that are waiting have not sent
-	// their header yet.
+	// Sending, Waiting and Receiving count open transfers. Waiting transfers have not sent their
+	// header yet.
 	Sending, Waiting, Receiving int
-	// Sent and Received count completed transfers. Failed counts those that ended in any other
-	// way, in either direction.
+	// Sent and Received count completed transfers. Failed counts transfers that ended in any
+	// other way, in either direction.
 	Sent, Received, Failed uint64
 	// BytesSent and BytesReceived count the encoded content in the parts of all transfers,
 	// which does not include resumed content.
@@ -94,12 +94,12 @@ type Stats struct {
 
 	// Lanes is the number of open lanes.
 	Lanes int
-	// PeakOut is the most entries that any lane has had outstanding. Slots is the size of a
-	// lane's buffer, in entries.
+	// PeakOut is the maximum number of entries that any lane has had outstanding. Slots is the
+	// size of a lane's buffer, in entries.
 	PeakOut, Slots int
 
-	// Slices counts the slices sent, among them SlicesResent that were sent again, and
-	// SlicesSealed that were sent in sealed packets.
+	// Slices counts the slices sent. It includes SlicesResent, which were sent again, and
+	// SlicesSealed, which were sent in sealed packets.
 	Slices, SlicesResent, SlicesSealed uint64
 	// RepairSlices counts the repair slices sent. SlicesRestored counts the slices that this
 	// end has restored from the repair slices that it received.
@@ -119,7 +119,7 @@ type Stats struct {
 	Unstored uint64
 }
 
-// String formats the numbers as a table of at most 100 columns, which fits below that of
+// String formats the numbers as a table of at most 100 columns, which fits below the table of
 // rpc.Stats.
 func (s Stats) String() string {
 	var t statnet.Table

@@ -14,7 +14,8 @@ import (
 // A Transfer is an outgoing transfer, at its sender. It is safe for concurrent use.
 //
 // The world's goroutine sends it, a part at a time, as fast as the receiver's credit and the
-// route to the receiver allow. A goroutine of its own reads the content ahead of that.
+// route to the receiver allow. Another goroutine, which belongs to the transfer, reads the
+// content in advance.
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
@@ -76,8 +77,8 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// guard runs fn, which calls into the game. It returns false if a function of the game panicked,
-// which is reported under the name that the source has for it.
+// guard runs fn, which calls into the game. It returns false if a function of the game panicked.
+// The panic is reported with the source's name for that function.
 func (t *Transfer) guard(fn func()) (returned bool) {
 	function := func() string { return t.header.describe(t.reader.source.callee()) }
 	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
@@ -109,8 +110,8 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed remembers what Sealed returns, for when the connection no longer knows. The caller
-// holds mu.
+// noteSealed records the value that Sealed returns once the connection no longer knows it. The
+// caller holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
@@ -122,8 +123,8 @@ func (t *Transfer) noteSealed() {
 // that, the caller may change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err returns why the transfer failed. It returns nil if the transfer is complete, and until it
-// has ended.
+// Err returns why the transfer failed. It returns nil if the transfer is complete or has not
+// ended yet.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,7 @@ func (t *Transfer) Err() error {
 }
 
 // Wait waits until the transfer ends and returns Err. If ctx ends first, Wait returns the cause
-// of ctx and the transfer goes on. On the world's goroutine, which must not block, Wait returns
+// of ctx and the transfer continues. On the world's goroutine, which must not block, Wait returns
 // ErrBlocking instead.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
@@ -149,7 +150,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 }
 
 // send starts a transfer to peer and waits until it ends. It cancels the transfer if ctx ends
-// first. by is the function of the package that was called, for errors.
+// first. by names the function that the application called, for errors.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
 	if peer.onWorld() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
@@ -181,8 +182,8 @@ func (t *Transfer) SetWeight(n int) {
 	t.peer.wake() // the new weight counts from the next tick, which needn't wait for an event
 }
 
-// finish ends the transfer at this end. err is nil if the receiver has consumed everything.
-// All calls but the first are no-ops.
+// finish ends the transfer at this end. err is nil if the receiver has consumed everything. Only
+// the first call has an effect.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +225,8 @@ func (t *Transfer) contentSize() int64 {
 	return t.header.size
 }
 
-// unsentBytes returns how many bytes have yet to be sent. If the size is unknown, it assumes
-// firstCredit, with which a transfer starts.
+// unsentBytes returns the number of bytes that have yet to be sent. If the size is unknown, it
+// returns firstCredit, the credit that a transfer starts with.
 func (t *Transfer) unsentBytes() int64 {
 	size := t.contentSize()
 	switch {
@@ -237,9 +238,10 @@ func (t *Transfer) unsentBytes() int64 {
 	return max(size-t.next, 0)
 }
 
-// earlyBytes returns how much of the peer's limit on early bytes, those sent before the answer
-// to their header, the transfer takes up. Until the answer that is all that it may send.
-// Afterwards it's what it sent in excess of the credit that the answer granted.
+// earlyBytes returns the number of bytes that count against the peer's limit on early bytes,
+// which are sent before their header is answered. Until the answer arrives, all bytes that the
+// transfer may send count. Afterwards, only the bytes count that it sent in excess of the credit
+// granted.
 func (t *Transfer) earlyBytes() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)
@@ -277,8 +279,8 @@ func (t *Transfer) sendPart() error {
 // awaitReport announces to the connection that the peer will send us a progress report, which
 // must not count against the peer as load (see extend.Owe).
 //
-// The receiver sends at most one report in each progressInterval, but one of them may be late
-// and the next one on time. That's why we announce two.
+// The receiver sends at most one report in each progressInterval, but one of them may be late and
+// the next one on time. That's why we announce two in each interval.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.accepted && now.Sub(t.reportTime) >= progressInterval/2 {
 		t.reportTime = now
@@ -294,7 +296,7 @@ func (t *Transfer) headerSent() {
 }
 
 // sendControl sends the transfer's end or cancel message, if one is due, and reports whether it
-// did.
+// has sent one.
 func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	switch {
 	case t.stopSent:
@@ -320,7 +322,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	return true, sendEnd.call(control, total)
 }
 
-// noteTotal records how large a blob has turned out to be, in case we didn't know at the start.
+// noteTotal records the final size of a blob, in case we didn't know it at the start.
 func (t *Transfer) noteTotal(total end) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -345,7 +347,7 @@ func (t *Transfer) onAccept(m accept) error {
 	t.accepted = true
 	t.hasAll = m.hasAll
 	t.granted = m.limit
-	// The limit may fall, because what we could have sent early but didn't is no longer promised.
+	// The limit may fall, because early bytes that we haven't sent are no longer promised to us.
 	t.limit = max(t.next, m.limit)
 
 	t.mu.Lock()
@@ -354,7 +356,7 @@ func (t *Transfer) onAccept(m accept) error {
 	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
 	if t.progress.Resumed > 0 {
-		// What the receiver had stored doesn't count.
+		// The content that the receiver had stored doesn't count.
 		t.speed.start(time.Now(), t.progress.Acked)
 	}
 	if m.hasAll {

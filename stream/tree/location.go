@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A location says where an entry of the manifest is on this machine. Names below a root are
-// only ever opened through it, so a scan can't be led out of the folder by a link.
+// A location says where an entry of the manifest is on this machine. Names below a root are only
+// ever opened through the root, so no link can lead a scan out of the folder.
 type location struct {
 	root  *os.Root
 	name  string // path below root, with slashes; "." is root itself
 	entry string // path in the manifest
 }
 
-// openRoot opens the folder at p or, if p is a file, the folder that contains it. If p is a
-// link, openRoot follows it but names the entry after the link. modified is the modification
-// time of what is there.
+// openRoot opens the folder at p or, if p is a file, the folder that contains it. If p is a link,
+// openRoot follows it but names the entry after the link. modified is the modification time of
+// the file or folder.
 func openRoot(p string) (at location, modified int64, err error) {
 	p, err = absolute(p)
 	at = location{name: ".", entry: filepath.Base(p)}
@@ -44,8 +44,8 @@ func openRoot(p string) (at location, modified int64, err error) {
 	return at, nanoseconds(info.ModTime()), err
 }
 
-// nanoseconds converts t to what a manifest stores. Times outside of the years 1677 to 2262
-// are clamped, since nanoseconds in an int64 reach no further.
+// nanoseconds converts t to the form that a manifest stores. Times outside of the years 1677 to
+// 2262 are clamped, because an int64 of nanoseconds can't represent them.
 func nanoseconds(t time.Time) int64 {
 	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 	switch {
@@ -61,7 +61,7 @@ func nanoseconds(t time.Time) int64 {
 func (l location) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
 // open opens a regular file for reading. It doesn't block even if a pipe has taken the file's
-// place, and returns ErrChanged if anything but a regular file has.
+// place, and returns ErrChanged if what is there now isn't a regular file.
 func (l location) open() (f *os.File, info fs.FileInfo, err error) {
 	f, err = l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ func (l location) open() (f *os.File, info fs.FileInfo, err error) {
 	return f, info, nil
 }
 
-// checkRoot returns an error if a scanned folder is no longer at its path. If another folder
-// has taken its place, the error is ErrChanged, because that one may have files that the walk
+// checkRoot returns an error if a scanned folder is no longer at its path. If another folder has
+// taken its place, the error is ErrChanged, because the new folder may have files that the walk
 // didn't see.
 func (l location) checkRoot() error {
 	if l.name != "." {
@@ -92,8 +92,8 @@ func (l location) checkRoot() error {
 	return nil
 }
 
-// checkSame returns errReplaced if the folder that the walk entered is gone, or if there is
-// another one in its place.
+// checkSame returns errReplaced if the folder that the walk entered is gone or was replaced with
+// something else.
 func (l location) checkSame(entered fs.FileInfo) error {
 	there, err := l.root.Lstat(l.name)
 	switch {

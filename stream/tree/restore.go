@@ -24,8 +24,8 @@ import (
 // everything and replaces whatever is at the target.
 type RestoreOptions struct {
 	// Local has chunks that we needn't fetch because they are already on this machine. It's
-	// usually a scan of the target, and nil if there is nothing to copy from. NewRestore
-	// copies what it needs, and Local isn't used after that.
+	// usually a scan of the target, and nil if there is nothing to copy from. NewRestore copies
+	// the chunks that it needs, and Local isn't used after that.
 	Local *Source
 
 	// MayReplace decides whether the target may be replaced. If it is nil, it always may.
@@ -34,18 +34,19 @@ type RestoreOptions struct {
 	// everything else is done, right before the target is replaced. It comes even if there is
 	// nothing at the target yet. If MayReplace returns an error, so does Commit.
 	//
-	// The second call, with the path to which the old content was moved, comes after that,
-	// since somebody may have written to the old content in between. If MayReplace returns
-	// an error this time, Commit keeps the old content and returns a [*KeptError].
+	// The second call comes after the target was replaced, with the path to which the old content
+	// was moved. It is needed because somebody may have written to the old content in between. If
+	// MayReplace returns an error this time, Commit keeps the old content and returns a
+	// [*KeptError].
 	MayReplace func(ctx context.Context, p string) error
 }
 
 // A Restore writes the files and folders that a manifest describes. It is not safe for
 // concurrent use.
 //
-// What arrives goes into a work folder beside the target and only moves to the target in
-// Commit. If the restore is closed before that, or the process is killed, the content stays
-// in the work folder, where the next restore of the same target picks it up.
+// Content that arrives goes into a work folder next to the target. Only Commit moves it to the
+// target. If the restore is closed before that, or the process is killed, the content stays in
+// the work folder, where the next restore of the same target picks it up.
 type Restore struct {
 	manifest   *manifest.Manifest
 	target     string // absolute, with links resolved
@@ -73,27 +74,27 @@ type place struct {
 // ErrBusy means that another restore of the same target is open, in this process or another.
 var ErrBusy = errors.New("another restore to there is under way")
 
-// ErrNames means that this system cannot hold some names of a manifest, or takes two of
-// them for one. It also means that two paths of a scan have the same name.
+// ErrNames means that this system cannot hold some names of a manifest, or can't tell two of them
+// apart. It also means that two paths of a scan have the same name.
 var ErrNames = errors.New("this system cannot hold some names")
 
-// NewRestore prepares to replace target with what m describes. It checks which chunks an
-// earlier restore of the target has already written and copies those that
+// NewRestore prepares to replace target with the content that m describes. It checks which chunks
+// an earlier restore of the target has already written, and copies the other chunks that
 // RestoreOptions.Local has. The caller must close the restore.
 //
 // Whatever is at target, whether a file, a folder or something else, stays there until Commit
-// replaces it. The folder that contains target must exist. If target is a link, the link
-// stays and what it leads to is replaced, but a link that leads nowhere is itself replaced. A
-// mount point cannot be replaced, and the restore fails: on Linux here, elsewhere in Commit.
+// replaces it. The folder that contains target must exist. If target is a link, the link stays
+// and what it leads to is replaced. But a link that leads nowhere is itself replaced. A mount
+// point cannot be replaced: on Linux NewRestore fails, and elsewhere Commit does.
 //
 // NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy], or the
 // error of a full disk if there is no room for everything. If it fails after it had to keep
 // content that an earlier restore replaced, the error is a [*KeptError] as well.
 //
 // Commit rewrites and replaces everything even if the target is up to date already. A program
-// that keeps a folder up to date should therefore scan it first, which it needs for Local
-// anyway, and compare the Digest of that manifest with m's. If they are equal, there is
-// nothing to restore and it should call [Tidy] instead.
+// that keeps a folder up to date should therefore scan the folder first, which it has to do for
+// Local anyway, and compare the Digest of the scan's manifest with the Digest of m. If they are
+// equal, there is nothing to restore, and the program should call [Tidy] instead.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -131,15 +132,15 @@ func orAllowAll(mayReplace func(context.Context, string) error) func(context.Con
 	return mayReplace
 }
 
-// Tidy removes the old content that a restore replaced but was killed before it could remove.
-// Chunks that wait for the next restore stay.
+// Tidy removes old content that a restore has replaced, but could not remove because it was
+// killed first. Chunks that wait for the next restore stay.
 //
 // NewRestore does the same, so Tidy is for a program that finds the target up to date and
 // therefore restores nothing.
 //
-// mayReplace is called as in Commit, unless it is nil. If it has the old content kept, Tidy
-// returns a [*KeptError]. Tidy is a no-op while another restore of the target is open, or if
-// somebody else's file or folder has the work folder's name.
+// mayReplace is called as in Commit, unless it is nil. If it returns an error, the old content is
+// kept and Tidy returns a [*KeptError]. Tidy is a no-op while another restore of the target is
+// open, or if somebody else's file or folder has the work folder's name.
 func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Context, p string) error) error {
 	target, err := resolve(target)
 	if err != nil {
@@ -170,8 +171,9 @@ func (r *Restore) prepare(ctx context.Context, local *Source) error {
 	if err != nil {
 		return err
 	}
-	// We know what Windows forbids. Elsewhere we only find out by creating a file that its
-	// name is too long, or that the file system takes it for another name in the manifest.
+	// We know which names Windows forbids. Elsewhere, we have to create a file to find out
+	// whether its name is too long, or whether the file system takes it for another name in the
+	// manifest.
 	if runtime.GOOS == "windows" {
 		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
 			return fmt.Errorf("%s: %w, %d of them: %q", r.target, ErrNames, len(bad), bad[:min(len(bad), 3)])
@@ -187,8 +189,8 @@ func (r *Restore) prepare(ctx context.Context, local *Source) error {
 		}
 	}
 	if err := r.checkRoom(); err != nil {
-		// Keep what an earlier restore has written. If there was none, all we have are the
-		// empty files that we just created.
+		// Keep what an earlier restore has written. If there is nothing, we only have the empty
+		// files that we just created, so remove them.
 		if len(staged) == 0 {
 			err = errors.Join(err, r.work.remove(workNew))
 		}
@@ -201,12 +203,12 @@ func (r *Restore) prepare(ctx context.Context, local *Source) error {
 var free = files.Free
 
 // blockBytes is the unit in which files grow on almost every disk. We don't ask the system for
-// it, since the answer isn't better: on NFS it may be a megabyte.
+// the unit, since its answer isn't better: on NFS it may be a megabyte.
 const blockBytes = 4096
 
-// checkRoom returns an error if the disk has no room for the missing chunks. It rounds up what
-// each file needs to whole blocks. It lets the restore go ahead if we can't tell, because some
-// file systems don't report how much is free, and some report 0.
+// checkRoom returns an error if the disk has no room for the missing chunks. It rounds up the
+// bytes that each file needs to whole blocks. If it can't find out how much room there is, it
+// returns nil, because some file systems don't report the free space, and some report 0.
 func (r *Restore) checkRoom() error {
 	growth := make(map[int]int64) // missing bytes of each entry
 	for _, c := range r.manifest.Chunks() {
@@ -226,16 +228,16 @@ func (r *Restore) checkRoom() error {
 	return nil
 }
 
-// entryError adds to err the name of the file or folder that it is about, as the user knows it.
-// It returns nil if err is nil.
+// entryError adds the name of the file or folder to err, as the user knows it. It returns nil if
+// err is nil.
 func (r *Restore) entryError(i int, err error) error {
 	if err == nil {
 		return nil
 	}
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		// No two entries of a manifest have the same name, so it's the file system that takes
-		// two names for one. It may ignore case, or equate two encodings of an ä.
+		// No two entries of a manifest have the same name, so it's the file system that takes two
+		// names for the same. It may ignore case, or treat two encodings of an ä as equal.
 		err = fmt.Errorf("%w: another one is the same here", ErrNames)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: %w", ErrNames, reason(err))
@@ -370,7 +372,7 @@ func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
 	return r.writeChunk(c, data)
 }
 
-// writeChunk is Put for the chunk's plain bytes.
+// writeChunk does the work of Put, with the unpacked bytes of the chunk.
 func (r *Restore) writeChunk(c cdc.Chunk, data []byte) error {
 	for _, at := range r.missing[c.Digest] {
 		f, err := r.work.root.OpenFile(r.stagedPath(at.entry), os.O_WRONLY, 0)
@@ -387,8 +389,8 @@ func (r *Restore) writeChunk(c cdc.Chunk, data []byte) error {
 	return nil
 }
 
-// flushEach is how many bytes we write to a file before we ask the system to start flushing
-// them. A file smaller than that is only flushed in the end, by finishEntry.
+// flushEach is the number of bytes that we write to a file before we ask the system to start
+// flushing them. A smaller file is only flushed at the end, by finishEntry.
 const flushEach = 8 << 20
 
 // startFlush is a variable so that tests can replace it.
@@ -397,8 +399,8 @@ var startFlush = files.StartFlush
 // flushWhileGrowing makes the system flush a large file while we're still writing it. Otherwise
 // Commit would have to wait for all of it.
 //
-// For 1 GiB, this takes 0.64 of the time. Bypassing the system's cache instead took 0.81, and
-// a program that wants the file will soon read it from that cache.
+// For 1 GiB, this reduced the time to 64 %. Bypassing the system's cache only reduced it to 81 %,
+// and a program that uses the file will soon read it from that cache.
 func (r *Restore) flushWhileGrowing(f *os.File, entry, bytes int) {
 	if entry != r.lastWritten {
 		r.lastWritten = entry
@@ -411,8 +413,8 @@ func (r *Restore) flushWhileGrowing(f *os.File, entry, bytes int) {
 	}
 }
 
-// Close ends the restore. What has arrived stays for the next one. After a Commit that
-// succeeded, Close is a no-op.
+// Close ends the restore. Content that has arrived stays for the next restore. After a Commit
+// that succeeded, Close is a no-op.
 //
 // Close returns a [*KeptError] if NewRestore had to keep content that an earlier restore
 // replaced and Commit hasn't already returned that error.
@@ -432,12 +434,12 @@ func (r *Restore) checkOpen() error {
 	return nil
 }
 
-// Commit makes the target what the manifest describes. All chunks must have arrived.
+// Commit makes the target match the manifest. All chunks must have arrived.
 //
-// Commit sets the modes and times of files and folders, flushes everything to disk, and then
-// puts all of it in place in one step. Until that step the target is unchanged, and Commit
-// stops if ctx ends. After an error the restore can only be closed, but a new one continues
-// where it stopped.
+// Commit sets the modes and times of files and folders, flushes everything to disk, and then puts
+// everything in place in one step. Before that step, the target is unchanged, and Commit stops if
+// ctx ends. After an error the restore can only be closed, but a new restore continues where this
+// one stopped.
 //
 // Only Linux can replace a folder in one step. Elsewhere, Commit first moves the old folder
 // aside. If the machine crashes at that moment, there is no folder until the next NewRestore
@@ -466,8 +468,8 @@ func (r *Restore) Commit(ctx context.Context) error {
 	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.mayReplace)
 	end := r.work.discard
 	if err != nil {
-		// Some of the old content may not be removed, but couldn't be moved aside either.
-		// Leave it for the next restore.
+		// Some of the old content must not be removed, but couldn't be moved aside either. Leave
+		// it for the next restore.
 		end = r.work.release
 	}
 	// finishEntry made the root writable, so that it could be moved.
@@ -492,8 +494,8 @@ func (r *Restore) finish(ctx context.Context) error {
 	}
 	err := group.Wait()
 
-	// A folder stands before its content in the manifest, so going backward we come to the
-	// content first.
+	// A folder comes before its content in the manifest. By going backward, we finish the content
+	// first.
 	for i := len(r.manifest.Entries) - 1; i >= 0 && err == nil; i-- {
 		if r.manifest.Entries[i].Kind != manifest.File {
 			err = r.entryError(i, r.finishEntry(ctx, i))

@@ -25,20 +25,20 @@ type ScanOptions struct {
 	// out if one of them matches its path in the manifest or the last element of that path.
 	Exclude []string
 
-	// Read is called on Scan's goroutine after each chunk that it reads, which is enough to
-	// show progress. It may be nil.
+	// Read is called on Scan's goroutine after each chunk that Scan reads. It can be used to show
+	// progress, and may be nil.
 	Read func(bytes int)
 
-	// Hold limits how many bytes of recently written files the source keeps in memory.
-	// 0 means none.
+	// Hold is the maximum number of bytes of recently written files that the source keeps in
+	// memory. 0 means none.
 	//
 	// A file counts as recently written for ten seconds. Without Hold, a file that a game
 	// keeps writing to could never be sent, because it would have changed again by the time
 	// somebody asks for its chunks.
 	Hold int64
 
-	// SkipUnreadable leaves out whatever below the paths cannot be read, and adds a Note
-	// about it. Otherwise the scan fails.
+	// SkipUnreadable leaves out everything below the paths that cannot be read, and adds Notes
+	// about it. Without it, the scan fails.
 	SkipUnreadable bool
 }
 
@@ -57,15 +57,15 @@ var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes 
 
 // Scan reads the files and folders at the given paths. The caller must close the source.
 //
-// If there is one path, it becomes the root of the manifest, be it a file or a folder. Several
-// paths become entries of a root folder, each under its own name. Scan follows a path that is
-// a link, but keeps links below it as links.
+// If there is one path, it becomes the root of the manifest, whether it's a file or a folder.
+// Several paths become entries of a root folder, each under its own name. Scan follows a path
+// that is a link, but keeps links below it as links.
 //
-// Scan does not lock anything, so different files are read at different times, and it has to
-// cope with changes. A file that changes while it is read is read again, and so is a folder
-// that is replaced with another. If that keeps happening, Scan returns [ErrChanged]. It
-// returns ErrChanged at once if the replaced folder is one of the paths. If something is gone
-// that a folder has listed, it may have been renamed, so Scan lists the folder again.
+// Scan does not lock anything. It reads different files at different times, and files may change
+// while it runs. Scan reads a file again if it changes while it is read, and a folder if it is
+// replaced with another. If that keeps happening, Scan returns [ErrChanged]. If the replaced
+// folder is one of the paths, Scan returns ErrChanged at once. If a folder has listed something
+// that is gone when Scan gets to it, it may have been renamed, so Scan lists the folder again.
 //
 // Pipes, sockets, devices and names that no manifest can contain are left out, and Notes say
 // so. Notes also warn of links that lead out of the folder. The work folders of unfinished
@@ -97,7 +97,8 @@ type scan struct {
 
 // run scans the paths into the source.
 func (s *scan) run(paths []string) error {
-	// Match reports a bad pattern even for an empty name, so find out before reading anything.
+	// Match reports a bad pattern even for an empty name, so check all patterns before reading
+	// anything.
 	for _, pattern := range s.Exclude {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("exclude %q: %w", pattern, err)
@@ -149,20 +150,20 @@ func (s *scan) openRoots(paths []string) error {
 	return nil
 }
 
-// A sameNameError is an [ErrNames] for two paths that end in the same name. Unlike other such
-// errors, it doesn't depend on what names the file system tells apart.
+// A sameNameError is an [ErrNames] for two paths that end in the same name. Unlike other errors
+// of this kind, it doesn't depend on which names the file system can tell apart.
 type sameNameError struct{ a, b location }
 
 func (e sameNameError) Error() string        { return fmt.Sprintf("%s and %s have one name", e.a, e.b) }
 func (e sameNameError) Is(target error) bool { return target == ErrNames }
 
-// maxTries is how often we read a file or folder that keeps changing. Hardly anything changes
-// that many times in a row.
+// maxTries is the maximum number of times that we read a file or folder that keeps changing.
+// Hardly anything changes that many times in a row.
 const maxTries = 3
 
 // walk adds the file or folder at a location, and everything below it.
 //
-// If a folder is replaced with another while we read it, we may have read some of both. walk
+// If a folder is replaced with another while we read it, we may have read parts of both. walk
 // then discards what it has added and starts over.
 func (s *scan) walk(at location) error {
 	entries, notes := len(s.Manifest.Entries), len(s.Notes)
@@ -190,8 +191,8 @@ var errReplaced = errors.New("another folder")
 // errGone means that a folder has listed something that no longer exists.
 var errGone = errors.New("gone")
 
-// addContent adds what is in a folder. If some of it is gone by the time we get to it, it may
-// just have a new name, so addContent lists the folder again and adds whatever is new.
+// addContent adds the content of a folder. If something is gone by the time we get to it, it may
+// have been renamed, so addContent lists the folder again and adds the names that are new.
 func (s *scan) addContent(at location) error {
 	listed, err := fs.ReadDir(at.root.FS(), at.name)
 	if err != nil {
@@ -203,7 +204,7 @@ func (s *scan) addContent(at location) error {
 	for try := 1; err == nil && gone && try < maxTries; try++ {
 		listed, err = fs.ReadDir(at.root.FS(), at.name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the folder itself is gone, which checkSame tells the caller
+			return nil // the folder itself is gone; walk notices that by calling checkSame
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, reason(err))
@@ -221,8 +222,8 @@ func sortEntries(entries []manifest.Entry) {
 	})
 }
 
-// addListed adds everything that a folder has listed, except for names in added, and puts the
-// names it adds there. It reports whether anything was gone.
+// addListed adds everything that a folder has listed, except for the names in added. It then puts
+// the new names into added. It reports whether anything was gone.
 func (s *scan) addListed(at location, listed []fs.DirEntry, added map[string]bool) (gone bool, err error) {
 	for _, d := range listed {
 		name := d.Name()
@@ -242,13 +243,13 @@ func (s *scan) addListed(at location, listed []fs.DirEntry, added map[string]boo
 	return gone, nil
 }
 
-// skipOrFail turns an error at a location into what the walk should do about it. It returns
-// nil if the walk may go on without the location, errGone if the location was removed after
-// its folder was listed, and otherwise an error that names the location.
+// skipOrFail decides what the walk should do about an error at a location. It returns nil if the
+// walk may continue without the location, errGone if the location was removed after its folder
+// was listed, and otherwise an error that names the location.
 func (s *scan) skipOrFail(at location, err error) error {
 	switch {
 	case slices.Contains(s.roots, at):
-		// The caller asked for this one, so it must be there and readable.
+		// The caller asked for this location, so it must exist and be readable.
 	case errors.Is(err, fs.ErrNotExist):
 		return errGone
 	case s.skipUnreadable(at, err):
@@ -265,7 +266,8 @@ func (s *scan) skipUnreadable(at location, err error) (skipped bool) {
 	if !ok || !s.SkipUnreadable || outOfResources(err) {
 		return false
 	}
-	// A folder that we may not list was added before we tried, so take it out again.
+	// A folder that we may not list has been added before we tried to list it, so remove it
+	// again.
 	entries := s.Manifest.Entries
 	last := len(entries) - 1
 	if entries[last].Path == at.entry {
@@ -281,8 +283,8 @@ func outOfResources(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// addEntry adds the file, folder or link at a location to the manifest. For a folder whose
-// content must be added as well, it returns what it found there.
+// addEntry adds the file, folder or link at a location to the manifest. If it's a folder whose
+// content must be added as well, addEntry returns the folder's info.
 func (s *scan) addEntry(at location) (folder fs.FileInfo, err error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
@@ -337,7 +339,7 @@ func (s *scan) add(e manifest.Entry, at location) {
 	}
 }
 
-// addFile adds a file, and reads it again if it changes meanwhile.
+// addFile adds a file, and reads it again if it changes while it's read.
 func (s *scan) addFile(at location) (err error) {
 	for range maxTries {
 		err = s.tryAddFile(at)
@@ -373,7 +375,7 @@ func (s *scan) addLink(at location) error {
 	}
 	slashed := filepath.ToSlash(target)
 	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at.entry), slashed)) {
-		// The link is in the manifest all the same, but what it leads to is not.
+		// The manifest contains the link nevertheless, but not what it leads to.
 		s.Notes = append(s.Notes, Note{at.entry, "the link leads out of the folder, to " + target, false})
 	}
 	s.add(manifest.Entry{Path: at.entry, Kind: manifest.Link, Target: slashed}, at)
@@ -397,7 +399,8 @@ func (s *scan) tryAddFile(at location) error {
 	keep := before.Size() <= s.Hold && time.Since(before.ModTime()) < recentWrite
 	var content []byte // all of the file if keep is set
 
-	// Read one byte more than there should be, or we'd miss that the file has grown.
+	// Try to read one byte more than there should be. Otherwise we'd miss that the file has
+	// grown.
 	err = cdc.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
@@ -429,7 +432,7 @@ func (s *scan) tryAddFile(at location) error {
 	return nil
 }
 
-// recentWrite is how long after a write to a file we expect another one.
+// recentWrite is the time after a write to a file in which we expect another write.
 const recentWrite = 10 * time.Second
 
 // stillContains reads a file a second time and compares it with data. We need this for a file
@@ -440,8 +443,8 @@ func stillContains(f io.ReaderAt, data []byte) bool {
 	return err == nil && string(again) == string(data)
 }
 
-// holdChunks keeps the content of a file in memory, chunk by chunk, and takes it off the bytes
-// that may still be held.
+// holdChunks keeps the content of a file in memory, chunk by chunk, and subtracts its size from
+// the number of bytes that may still be held.
 func (s *scan) holdChunks(chunks []cdc.Chunk, data []byte) {
 	s.Hold -= int64(len(data))
 	for _, c := range chunks {
