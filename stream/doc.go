@@ -1,6 +1,6 @@
 // Package stream sends large arrays and files in pieces over the connections of package rpc.
-// Transfers stay out of the way of the game: its own traffic goes first, and they never fill
-// more than half of a reliable buffer.
+// Transfers stay out of the game's way: the game's own traffic goes first, and transfers never
+// fill more than half of a reliable buffer.
 //
 //	var SaveGame = stream.NewBlob("savegame") // in a package that both ends share; NewArray[Item] for a []Item
 //
@@ -134,10 +134,9 @@
 // answered. An array can be resumed only if its elements always encode to the same bytes, and
 // maps, for example, don't.
 //
-// When a connection ends, its transfers fail with ErrClosed, within a second even if the world
-// is no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the
-// panic, the transfer that called it fails with ErrPanicked at both ends, and the connection
-// goes on.
+// When a connection ends, its transfers fail with ErrClosed, within a second even if the world is
+// no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the panic,
+// the transfer that called it fails with ErrPanicked at both ends, and the connection continues.
 //
 // # Snapshots and edits
 //
@@ -146,10 +145,10 @@
 // that already contains it, or after a newer one. And a transfer that the sender cancels in
 // favor of a newer one may already be complete at the receiver.
 //
-// To handle this, number the versions. The snapshot's [Name] says what it is a snapshot of and
-// at which version, and each edit carries the version that it produces. The receiver keeps
-// edits until [Incoming.OnEnd]. Then it applies those above the snapshot's version and drops
-// the others. It also drops a snapshot that is older than what it has.
+// To handle this, number the versions. The snapshot's [Name] says what it is a snapshot of and at
+// which version, and each edit carries the version that it produces. The receiver keeps edits
+// until [Incoming.OnEnd]. Then it applies the edits above the snapshot's version and drops the
+// other edits. It also drops a snapshot that is older than the content it has.
 //
 // The items of an array must not change until its transfer has ended. If they keep changing,
 // give Start a copy. The example SnapshotsAndEdits, in stream/snapshot_test.go, does all this.

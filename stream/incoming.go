@@ -38,8 +38,8 @@ func (i Incoming) Progress() Progress { return i.in.progress() }
 // here and its digest is verified, or when the transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns why the transfer failed. It returns nil while the transfer is in progress, and
-// if it is complete.
+// Err returns why the transfer failed. It returns nil while the transfer is in progress, or if it
+// is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
 // Reject refuses the transfer, or what is left of it. At both ends, the transfer fails with an
@@ -214,7 +214,7 @@ func (in *incoming) withdraw() {
 	in.answer.promised = 0
 }
 
-// waitsForSender reports whether only the sender can move the transfer on, because neither the
+// waitsForSender reports whether only the sender can advance the transfer, because neither the
 // store nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
 	senderMayGoOn := in.answer.replied || !in.known

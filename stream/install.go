@@ -33,7 +33,7 @@ type Streams struct {
 	writing budget.Jobs   // counts the goroutines of writers
 	turns   *crew.Turns   // for transfers that read or hash without being paced
 
-	// How ticks are asked for. Safe for concurrent use.
+	// Requests for ticks. Safe for concurrent use.
 	tickAsked atomic.Bool          // the world was asked for a tick that has not begun yet
 	callers   driver.Callers[Peer] // peers that have something for the next tick
 
@@ -56,7 +56,7 @@ type Streams struct {
 	early   int64     // total bytes that joined peers may send before we answer them
 }
 
-// A topic is a name for which this end has a handler.
+// A topic describes a name that has a handler at this end.
 type topic struct {
 	kind   kind
 	open   func(*incoming) // gives a transfer to the handler
@@ -136,7 +136,7 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ended := sliceLinkOf(conn).ended; ended != nil {
-		return ended // the world has reported the end, and won't do so for a new peer
+		return ended // the world has reported the end, and won't report it for a new peer
 	}
 	p := s.peers[conn]
 	if p == nil {
@@ -180,7 +180,7 @@ func (s *Streams) remove(p *Peer) {
 	}
 }
 
-// connected is called when a connection has joined. From now on, ticks include its peer.
+// connected is called when a connection has joined. From then on, ticks include its peer.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
 	p.receiver.earlyShare = s.shareEarly()
@@ -217,7 +217,8 @@ func (s *Streams) tick(now time.Time) {
 	s.tickAsked.Store(false)
 
 	// The interval follows the regular ticks of a loop. In a world that waits for events, ticks
-	// may be far apart when there is nothing to do, so let a single pause no more than double it.
+	// may be far apart when there is nothing to do, so a single pause can't more than double the
+	// interval.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
 	s.tickPeers(now)

@@ -137,7 +137,8 @@ func (b *block) trimFront(offset int64) {
 	if n <= 0 {
 		return
 	}
-	// Move the rest forward, since message needs the header's room right before it.
+	// Move the rest of the payload to the front, since message needs the header's room right
+	// before the payload.
 	rest := copy(b.payload(), b.payload()[n:])
 	b.buf = b.buf[:maxPartHeader+rest]
 	b.offset = offset

@@ -219,7 +219,7 @@ func (p *Peer) send(now time.Time) error {
 	return err
 }
 
-// failIf closes the connection if err is not nil, because this end can't go on. An error that
+// failIf closes the connection if err is not nil, because this end can't continue. An error that
 // only says that the connection is closed is no reason to close it.
 func (p *Peer) failIf(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {

@@ -27,7 +27,7 @@ type source interface {
 	// negative.
 	fill(b *block, stopAt int64) error
 	// callee names the function of the game that fill called last. If that function panics, the
-	// error says its name.
+	// error contains its name.
 	callee() string
 	// borrows reports whether fill reads memory that the caller may change once the transfer
 	// has ended.
@@ -270,7 +270,8 @@ func (r *reader) stopAt(b *block) int64 {
 }
 
 // checkAligned returns an error unless the element at which the receiver resumes begins at the
-// byte that it named. Otherwise the receiver has stored different content under this key.
+// byte that the receiver named. Otherwise the receiver has stored different content under this
+// key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,7 +290,7 @@ func (r *reader) size() (bytes int64, known bool) {
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b on to the ticks. kept is false if b's own memory isn't needed for that, and
+// publish passes b on to the ticks. kept is false if b's own memory isn't needed for that. Then
 // the caller has to free b.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()

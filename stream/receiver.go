@@ -167,8 +167,8 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for it
-// now, it continues to wait.
+// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for the
+// transfer now, it continues to wait.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t, handled); err != nil {

@@ -29,9 +29,9 @@ import "io"
 // error's text. The stored bytes of a part stay.
 type Store interface {
 	// Open begins a part, or resumes one. size is the size of the whole content, or -1 if it is
-	// unknown. If more than that is stored, it is dropped. Complete content under the key stays
-	// available to Lookup until the part's Commit replaces it. Open returns ErrPartBusy if
-	// another transfer is writing the part, and ErrStoreFull if there is no room.
+	// unknown. If more than size bytes are stored, they are dropped. Complete content under the
+	// key stays available to Lookup until the part's Commit replaces it. Open returns ErrPartBusy
+	// if another transfer is writing the part, and ErrStoreFull if there is no room.
 	Open(identity, key string, size int64) (Part, error)
 	// Lookup opens the complete content. If there is none, it returns an error that Is
 	// fs.ErrNotExist.

@@ -13,7 +13,7 @@ import (
 
 // A Transfer is an outgoing transfer, at its sender. It is safe for concurrent use.
 //
-// The world's goroutine sends it, a part at a time, as fast as the receiver's credit and the
+// The world's goroutine sends it, one part at a time, as fast as the receiver's credit and the
 // route to the receiver allow. Another goroutine, which belongs to the transfer, reads the
 // content in advance.
 type Transfer struct {
@@ -110,7 +110,7 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed records the value that Sealed returns once the connection no longer knows it. The
+// noteSealed records the current value of Sealed, for when the connection no longer knows it. The
 // caller holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
@@ -240,8 +240,7 @@ func (t *Transfer) unsentBytes() int64 {
 
 // earlyBytes returns the number of bytes that count against the peer's limit on early bytes,
 // which are sent before their header is answered. Until the answer arrives, all bytes that the
-// transfer may send count. Afterwards, only the bytes count that it sent in excess of the credit
-// granted.
+// transfer may send count. Afterwards, only bytes sent in excess of the granted credit count.
 func (t *Transfer) earlyBytes() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)

@@ -127,7 +127,8 @@ func (u *usage) remove(f storedFile) {
 }
 
 // evictUntil removes files that are counted in u, the least recently used first, until enough
-// returns true. A file that can't be removed stays counted, and the errors are returned.
+// returns true. If a file can't be removed, evictUntil leaves it counted and continues with the
+// next one. It returns all errors.
 func (u *usage) evictUntil(files []storedFile, enough func() bool) (failed error) {
 	byUse := func(a, b storedFile) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))

@@ -20,7 +20,7 @@ const Root = "."
 
 // A Manifest describes a file or a folder as a list of entries.
 //
-// [Parse] returns only manifests that keep the rules of [Manifest.Check]. A program that fills
+// [Parse] returns only manifests that follow the rules of [Manifest.Check]. A program that fills
 // in a Manifest itself should call Check.
 type Manifest struct {
 	// Entries are in the order of fs.WalkDir: the root first, then the entries of each folder
@@ -81,9 +81,9 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// chunkRefs returns how many chunks all files have together, counting shared ones for each file.
-// Maps of chunks are created with this size, because a map that has to grow takes twice as long
-// to fill.
+// chunkRefs returns the total number of chunks of all files. A chunk that several files share
+// counts for each of them. Maps of chunks are created with this size, because a map that has to
+// grow takes twice as long to fill.
 func (m *Manifest) chunkRefs() (n int) {
 	for e := range m.files {
 		n += len(e.Chunks)
@@ -201,7 +201,7 @@ const (
 	minWireChunk = len(cdc.Digest{}) + 1
 )
 
-// Append appends the encoding of m to b. m must keep the rules of [Manifest.Check].
+// Append appends the encoding of m to b. m must follow the rules of [Manifest.Check].
 func (m *Manifest) Append(b []byte) []byte {
 	b = append(b, wireVersion)
 	b = binary.AppendUvarint(b, uint64(len(m.Entries)))
@@ -247,8 +247,8 @@ func Parse(b []byte, maxBytes int64) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, r.Err)
 	}
 
-	// A manifest has only one encoding, because its digest names it. This also finds numbers
-	// that are not in their shortest form.
+	// A manifest must have only one encoding, because its digest names it. This check also finds
+	// numbers that are not in their shortest form.
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or there is something behind it", ErrManifest)
 	}

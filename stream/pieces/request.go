@@ -26,7 +26,8 @@ const patience = 5 * time.Second
 //
 // If one of the two fails, WithRequest cancels the context of the other and returns the error of
 // the one that failed first. If talk fails because the other side has ended it, WithRequest first
-// gives ask up to five seconds to fail too, and then returns the error of ask, which says why.
+// gives ask up to five seconds to fail too, and then returns the error of ask, because it says
+// why.
 //
 // An answer does not end the talk. Give ctx a deadline if you do not trust the other side to
 // continue reading.

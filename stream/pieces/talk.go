@@ -129,8 +129,8 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 // all.
 //
 // Send calls appendPiece for one piece after the other, on a goroutine of the stream, and doesn't
-// retain the result. Before Send returns, it waits for a call in progress to return, and makes no
-// more calls. A piece may be held back until the pieces after it have filled a part of the
+// retain the result. Before Send returns, it waits for any call in progress. After that, it makes
+// no more calls. A piece may be held back until the pieces after it have filled a part of the
 // stream, so appendPiece must not wait for the other side to receive a piece.
 //
 // If appendPiece fails, Send fails at once, and the stream ends before that piece. The other
@@ -241,8 +241,8 @@ func (t *Talk) receiveAll(
 	return err
 }
 
-// receive receives a piece into a buffer. free gives the buffer back. Only its first call has an
-// effect.
+// receive receives a piece into a buffer. free gives the buffer back. Only the first call of free
+// has an effect.
 func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free func(), err error) {
 	var size [headerBytes]byte
 	if err := readWhole(in, size[:]); err != nil {

@@ -85,7 +85,7 @@ var ErrNames = errors.New("this system cannot hold some names")
 // Whatever is at target, whether a file, a folder or something else, stays there until Commit
 // replaces it. The folder that contains target must exist. If target is a link, the link stays
 // and what it leads to is replaced. But a link that leads nowhere is itself replaced. A mount
-// point cannot be replaced: on Linux NewRestore fails, and elsewhere Commit does.
+// point cannot be replaced: on Linux, NewRestore fails, and on other systems, Commit does.
 //
 // NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy], or the
 // error of a full disk if there is no room for everything. If it fails after it had to keep
@@ -445,8 +445,8 @@ func (r *Restore) checkOpen() error {
 // aside. If the machine crashes at that moment, there is no folder until the next NewRestore
 // of the target puts it back.
 //
-// If the error is a [*KeptError], the target has been restored, but the content that it
-// replaced was kept beside it.
+// If the error is a [*KeptError], the target has been restored, but the content that it replaced
+// was kept next to it.
 func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.checkOpen(); err != nil {
 		return err

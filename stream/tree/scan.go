@@ -37,8 +37,8 @@ type ScanOptions struct {
 	// somebody asks for its chunks.
 	Hold int64
 
-	// SkipUnreadable leaves out everything below the paths that cannot be read, and adds Notes
-	// about it. Without it, the scan fails.
+	// SkipUnreadable leaves out files and folders that cannot be read, and adds Notes about them.
+	// Otherwise the scan fails. The paths themselves are never left out.
 	SkipUnreadable bool
 }
 
@@ -64,8 +64,8 @@ var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes 
 // Scan does not lock anything. It reads different files at different times, and files may change
 // while it runs. Scan reads a file again if it changes while it is read, and a folder if it is
 // replaced with another. If that keeps happening, Scan returns [ErrChanged]. If the replaced
-// folder is one of the paths, Scan returns ErrChanged at once. If a folder has listed something
-// that is gone when Scan gets to it, it may have been renamed, so Scan lists the folder again.
+// folder is one of the paths, Scan returns ErrChanged at once. If a listed file or folder is gone
+// when Scan gets to it, it may have been renamed, so Scan lists the containing folder again.
 //
 // Pipes, sockets, devices and names that no manifest can contain are left out, and Notes say
 // so. Notes also warn of links that lead out of the folder. The work folders of unfinished
