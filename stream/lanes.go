@@ -226,7 +226,7 @@ func (l *lanes) releaseIdle(now time.Time) error {
 	return nil
 }
 
-// removeClosed removes the lanes that the server has closed from released.
+// removeClosed removes from released the lanes that the server has closed.
 func (l *lanes) removeClosed() {
 	l.released = slices.DeleteFunc(l.released, func(a *rpc.Actor) bool { return !a.Alive() })
 }
