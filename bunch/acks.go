@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// seenWindow is how many packet numbers the receiver remembers. Any older one is taken for
-	// a duplicate. It's twice the maximum history, so the sender has long declared such a
-	// packet lost and retransmitted what was in it.
+	// seenWindow is the number of packet numbers that the receiver remembers. A packet with an
+	// older number is treated as a duplicate. Since the window is twice the maximum history,
+	// the sender has long declared such a packet lost and retransmitted its contents.
 	seenWindow = recovery.WindowSize
 
-	// ackEvery is how many packets that ask for an ack it takes for one to be sent at once.
+	// ackEvery is the number of ack-eliciting packets after which an ack is sent immediately.
 	// There is at most one ack-only packet for every 8 received. RFC 9000, section 13.2.2,
 	// recommends an ack for every second packet, but a sender of bulk asks for more acks
 	// whenever it needs them (see wantsAck).
 	ackEvery = 8
 
-	// gapAckInterval is the least time between two acks that report gaps. RFC 9000, section
-	// 13.2.1, wants each packet that's out of order to be acknowledged at once. If a path
-	// reorders everything, that would be an ack for every packet.
+	// gapAckInterval is the minimum time between two acks that report gaps. RFC 9000, section
+	// 13.2.1, wants each out-of-order packet to be acknowledged immediately. On a path that
+	// reorders everything, that would mean an ack for every packet.
 	gapAckInterval = time.Millisecond
 
-	// pingEvery is how many packets with nothing but acks we send until one of them asks for
-	// an ack itself. That one tells us which acks have arrived, and we can leave out what they
-	// contained (RFC 9000, section 13.2.4).
+	// After pingEvery ack-only packets, we send one that requests an ack. The answer tells us
+	// which of our acks have arrived, and later acks can leave out what those contained (RFC
+	// 9000, section 13.2.4).
 	pingEvery = 16
 
 	ackHeaderBytes = 7 // largest, delay, number of runs
@@ -38,29 +38,29 @@ type received struct {
 	largestAt time.Duration // when the largest number arrived
 	missing   uint64        // numbers below Next that haven't arrived
 
-	// Contents of the next ack. Numbers below the floor are left out, since the peer knows
-	// about them from an ack that it has acknowledged, or they're too old.
+	// Contents of the next ack. Numbers below the floor are left out: either the peer has
+	// acknowledged an ack that contained them, or they're too old.
 	floor uint64
 	unreported
 
 	// Time of the next ack.
-	asking   int           // packets that asked for an ack since we sent the last one
+	asking   int           // ack-eliciting packets received since our last ack
 	deadline time.Duration // when the ack must be sent, if asking > 0
-	urgent   bool          // a gap is to be reported, or the peer asked for an ack at once
+	urgent   bool          // there's a gap to report, or the peer asked for an immediate ack
 	lastGap  time.Duration // when the last urgent ack was sent
-	acksOnly int           // packets with nothing but acks since one of ours asked for an ack
+	acksOnly int           // ack-only packets since one of our packets asked for an ack
 }
 
-// unreported remembers which numbers no ack has contained yet.
+// unreported remembers the numbers that no ack has contained yet.
 //
-// An ack lists the newest runs first and may have no room for the others. While many packets
-// are late, every ack would list the same runs and never get to the rest, so we remember what
-// was left out and come back to it.
+// An ack lists the newest runs first and may have no room for the older ones. While many
+// packets arrive late, every ack would list the same runs and never reach the rest. We
+// therefore remember which numbers were left out, and report them in later acks.
 type unreported struct {
 	inOrder  span // numbers that were the largest when they arrived
 	late     span // numbers that arrived after a larger one
 	omitted  span // numbers that didn't fit into an ack; every second ack resumes here
-	resuming bool // the last ack did that
+	resuming bool // the last ack resumed there
 }
 
 // A span is the range of numbers from low to high-1.
@@ -106,11 +106,11 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	return true
 }
 
-// ask is called when a packet arrives that asks for an ack, and decides when to send one.
+// ask is called when an ack-eliciting packet arrives, and decides when to send the ack.
 //
-// That's at once if the peer asked for that (ackNow), or if enough packets have asked. If the
-// packet leaves or fills a gap, it's as soon as gapAckInterval allows. Otherwise we may take
-// as long as delay.
+// The ack is sent immediately if the peer asked for that (ackNow), or if enough packets have
+// asked for an ack. If the packet leaves or fills a gap, the ack is sent as soon as
+// gapAckInterval allows. Otherwise it may be delayed by up to delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -140,10 +140,10 @@ func (r *received) ackSent(now time.Duration) {
 }
 
 // appendAcks appends acks in at most room bytes: the header, and as many runs as fit, newest
-// first. covered is false if some had to be left out.
+// first. covered is false if some runs had to be left out.
 //
-// When there isn't enough room, every second ack resumes with the runs left out before. The
-// gap after its first run then includes packets that did arrive, which does no harm, because
+// If there isn't enough room, every second ack resumes with the runs that were left out before.
+// The gap after its first run then includes packets that did arrive. This does no harm, because
 // the peer draws no conclusions from a gap.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.largestAt).Microseconds()/ackDelayUnit, 1<<16-1)
@@ -153,7 +153,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	b = append(b, 0) // set below
 	limit := len(b) + room - ackHeaderBytes
 
-	// The first run always contains the largest number, which the peer needs to measure its
+	// The first run always contains the largest number, which the peer needs to measure the
 	// round trip.
 	low := r.runStart(r.Next, true)
 	b = appendVarint(b, r.Next-low)
@@ -170,7 +170,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	for {
 		gapLow := r.runStart(below, false)
 		if gapLow <= r.floor {
-			// The peer knows about everything below, so there's no need to go on.
+			// The peer knows about all numbers below this, so there's no need to go on.
 			covered = !r.resuming
 			low = 0
 			break
@@ -191,8 +191,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	return b, covered
 }
 
-// reportedDownTo is called when an ack contains all numbers down to low. If it's one that
-// resumed, those between its first run and where it resumed are left out.
+// reportedDownTo is called when an ack reports all numbers down to low. If the ack resumed, the
+// numbers between its first run and the point where it resumed are left out.
 func (r *received) reportedDownTo(low uint64) {
 	r.omitted.cut(low)
 	if r.resuming {
@@ -201,7 +201,7 @@ func (r *received) reportedDownTo(low uint64) {
 	r.inOrder.cut(low)
 	r.late.cut(low)
 	if r.omitted.empty() {
-		// What this ack has left out is where the next one resumes.
+		// The next ack resumes with what this one has left out.
 		r.omitted.join(r.inOrder)
 		r.omitted.join(r.late)
 		r.inOrder = span{}
@@ -209,9 +209,9 @@ func (r *received) reportedDownTo(low uint64) {
 	}
 }
 
-// runStart returns the number n for which the packets from n to high-1 are a run of packets
-// that have arrived, or, if arrived is false, a gap. n is high if there's no such run or gap,
-// and it's never below the floor.
+// runStart returns the start of the run of arrived packets (or of the gap, if arrived is
+// false) that ends at high-1. It returns high if there's no such run or gap, and never
+// goes below the floor.
 func (r *received) runStart(high uint64, arrived bool) uint64 {
 	if high <= r.floor || r.Has(high-1) != arrived {
 		return high

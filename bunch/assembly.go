@@ -4,51 +4,52 @@ import "slices"
 
 const (
 	maxAssemblies = 4       // per channel; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its parts array takes 1,440
+	assemblyCost  = 2 << 10 // cost of an assembly, excluding its data; parts alone is 1,440 bytes
 
-	// partSpan is the largest difference between the numbers of two packets with parts of the
-	// same message. No two messages within that many packets have the same 16-bit number: a
-	// UDP datagram has at most 65,507 bytes, which is room for the first parts of 59 messages,
-	// so at most 30,208 messages begin in 512 packets.
+	// partSpan is the maximum difference between the numbers of two packets with parts of the
+	// same message. No two messages within that many packets have the same 16-bit number: a UDP
+	// datagram has at most 65,507 bytes, which is enough for the first parts of 59 messages. At
+	// most 30,208 messages can therefore begin in 512 packets.
 	partSpan = 512
 )
 
-// An assembly is an unreliable message of which some parts have arrived.
+// An assembly is an unreliable message that has arrived only in part.
 type assembly struct {
 	channel  *channel
 	message  uint16 // low 16 bits of the message's number in its channel
 	delivery Delivery
 	newest   uint64           // number of the newest packet with one of the parts
-	total    int              // how many parts the message has; zero until the last one arrives
-	arrived  int              // how many have arrived
-	size     int              // how many bytes those have
-	parts    [maxParts][]byte // nil for those that haven't arrived
+	total    int              // number of parts in the message; zero until the last part arrives
+	arrived  int              // number of parts that have arrived
+	size     int              // bytes in the parts that have arrived
+	parts    [maxParts][]byte // nil for parts that haven't arrived
 }
 
 // is reports whether the message has this header's number and delivery.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
 // assemblies holds the incomplete unreliable messages of a connection. Together with the
-// complete unreliable and tracked messages that wait for the owner, they may take maxParked
-// bytes. If there's no room, the oldest is evicted.
+// complete unreliable and tracked messages that wait for the owner, they may take up to
+// maxParked bytes. If there's no room, the oldest incomplete message is evicted.
 //
-// To find the assembly that a part belongs to, we only look at those of its own channel. When
-// we looked at all, a peer that sent tiny parts of new messages on many channels made us spend
-// 20 times as long on a packet.
+// To find the assembly that a part belongs to, we only search the assemblies of its channel.
+// When we searched all of them, a peer that sent tiny parts of new messages on many channels
+// made us spend 20 times as long on each packet.
 type assemblies struct {
 	all     []*assembly // oldest first
-	spare   *assembly   // one that is empty, for reuse; may be nil
-	price   int         // of all
+	spare   *assembly   // an empty assembly kept for reuse, or nil
+	price   int         // price of all assemblies
 	waiting int         // price of the complete messages that wait for Take
-	evicted uint64      // how many were evicted; for Stats.DroppedAssembly
+	evicted uint64      // assemblies evicted; for Stats.DroppedAssembly
 }
 
 // fits reports whether there's room for something of this price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// place returns the assembly for a part of more bytes, and makes room for them by evicting old
-// assemblies: first of the channel if that has too many, then of the connection. It returns
-// nil if the complete messages that wait for the owner leave no room.
+// place returns the assembly for a part and makes room for more additional bytes. It evicts the
+// channel's oldest assembly if the channel has too many, and then the connection's oldest
+// assemblies as needed. It returns nil if the complete messages that wait for the owner leave
+// no room for the part.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	asm := ch.assembling(h)
 	if asm == nil {
@@ -59,7 +60,7 @@ func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	}
 
 	for !a.fits(more) {
-		// Spare the message that gets the bytes until it's the only one left.
+		// Evict the message being assembled only as a last resort.
 		oldest := a.all[0]
 		if oldest == asm && len(a.all) > 1 {
 			oldest = a.all[1]
@@ -119,8 +120,9 @@ func (a *assemblies) finish(asm *assembly) []byte {
 	return message
 }
 
-// assemble handles one part, from the packet with this number. If the message is complete with
-// it, assemble returns the message, and the number of the newest packet that had a part of it.
+// assemble handles a part from the packet with the given number. If the part completes its
+// message, assemble returns the message, and the number of the newest packet that
+// contained a part of it.
 func (c *Conn) assemble(
 	ch *channel, number uint64, h header, payload []byte,
 ) (whole []byte, newest uint64, err error) {
@@ -131,8 +133,8 @@ func (c *Conn) assemble(
 			ch.number, index, len(payload))
 	}
 
-	// Numbers of messages are reused after 65,536 messages. If we have another message with
-	// the same number, one of the two is old and has lost some of its parts.
+	// Message numbers repeat after 65,536 messages. If we already have part of a different
+	// message with the same number, the older of the two has lost some of its parts.
 	if asm := ch.assembling(h); asm != nil {
 		switch {
 		case number+partSpan < asm.newest:
@@ -158,7 +160,7 @@ func (c *Conn) assemble(
 	if isLast {
 		asm.total = index + 1
 	}
-	// A part without bytes must not be nil, since that means that it's missing.
+	// An empty part must not be nil, because nil means that the part is missing.
 	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
 	asm.arrived++
 	asm.size += len(payload)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Delivery is how a message is delivered, with regard to the others on its channel.
+// A Delivery says how a message is delivered, relative to other messages on its channel.
 type Delivery uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	// UnreliableSequenced messages may be lost. If a newer one overtakes them, they are dropped.
 	UnreliableSequenced
 	// Tracked messages may be lost, or overtake each other, and their sender learns whether
-	// each arrived. They are sent with [Conn.SendTracked], since Send does not accept them.
+	// each arrived. They are sent with [Conn.SendTracked]; Send does not accept them.
 	Tracked
 )
 
@@ -52,9 +52,9 @@ const (
 	// MaxBunchBytes is the default limit on the size of a message. UE:
 	// net.MaxConstructedPartialBunchSizeBytes.
 	MaxBunchBytes = 65536
-	// EntryBytes is how many bytes an entry of the reliable buffer holds. Together with a
-	// packet header (52 bytes with acks) and a bunch header (11 bytes) they fit into the
-	// smallest datagram that QUIC falls back to (1,163 bytes).
+	// EntryBytes is the number of bytes that an entry of the reliable buffer holds. Together
+	// with a packet header (52 bytes with acks) and a bunch header (11 bytes), an entry fits
+	// into the smallest datagram that QUIC falls back to (1,163 bytes).
 	EntryBytes = 1100
 )
 
@@ -65,8 +65,8 @@ var (
 	ErrClosed             = errors.New("bunch: channel closed")
 )
 
-// A Code is the reason for the end of a connection. Where Unreal has a name for it (in
-// ENetCloseResult), we use the same.
+// A Code is the reason for the end of a connection. Where Unreal has a name for the reason (in
+// ENetCloseResult), we use the same name.
 type Code uint16
 
 const (
@@ -79,7 +79,7 @@ const (
 
 	// Violations by the peer.
 
-	MaxReliableExceeded // an entry is further ahead than the reliable buffer reaches
+	MaxReliableExceeded // an entry is too far ahead for the reliable buffer
 	// A message has more than MaxBunch bytes, or a part of one has an invalid length.
 	PartialTooLarge
 	PartialMergeReliableDestroy   // a part belongs to no message
@@ -138,12 +138,12 @@ type Message struct {
 	Close    bool // last message of its channel; Payload may be nil
 	Payload  []byte
 
-	// Number is the number of the packet of a Tracked message, which is higher for a packet
-	// sent later. For other messages it is 0.
+	// Number is the number of the packet that carried a Tracked message. A packet sent later
+	// has a higher number. For other messages, Number is 0.
 	Number uint64
 
-	cost   int32  // bytes of ReceiveLimit that Take gives back for it
-	at     uint32 // when it was complete, in grains since the connection began; wraps around
+	cost   int32  // bytes of ReceiveLimit that Take frees
+	at     uint32 // when the message was complete, in grains since the start; wraps around
 	pinned uint16 // bytes that Payload keeps in memory in addition to its own
 	joined bool   // Payload was joined from the parts of a run, so it shares no memory
 }
@@ -152,15 +152,17 @@ type Message struct {
 // [Conn.Waited] is right for messages that have waited for up to 9 hours.
 const grain = 16 * time.Microsecond
 
-// Entries returns how many entries of the reliable buffer a message of size bytes takes.
+// Entries returns the number of entries of the reliable buffer that a message of size bytes
+// takes.
 func Entries(size int) int {
 	if size <= maxWhole {
 		return 1
 	}
-	// It can't be one, since an entry that both begins and ends a message is a whole bunch.
+	// One entry isn't enough, because an entry that both begins and ends a message is a whole
+	// bunch.
 	return max(2, (size+EntryBytes-1)/EntryBytes)
 }
 
-// maxWhole is the size of the largest message that fits into a whole bunch, where it's
-// preceded by its length in two bytes.
+// maxWhole is the maximum size of a message that fits into a whole bunch, where a two-byte
+// length precedes it.
 const maxWhole = EntryBytes - 2

@@ -12,19 +12,19 @@ type channel struct {
 	priority Priority
 	ours     bool // this side opened it
 
-	// The reliable buffer holds the entries first to next-1, in slots of out. All before
-	// firstUnsent have been sent, at least in part.
+	// The reliable buffer holds the entries first to next-1, in slots of out. All entries
+	// before firstUnsent have been sent, at least in part.
 	out         ring
 	first       uint64
 	firstUnsent uint64
 	next        uint64
 	resend      queue[uint64] // sequences of entries with lost pieces
-	ownSlots    []entry       // the channel's own slots, while out has borrowed a larger ring
+	ownSlots    []entry       // the channel's own slots while it has borrowed a larger ring
 	ackedHead   runHead       // beginning of a message whose first entry was acked and removed
 
 	// Sending.
-	unreliable    queue[unreliableMessage] // not sent, or only in part
-	nextMessage   uint16                   // number of the next unreliable message in parts to be sent
+	unreliable    queue[unreliableMessage] // messages not sent yet, or only in part
+	nextMessage   uint16                   // number of the next unreliable message to be sent in parts
 	openAcked     bool                     // the peer has acknowledged all of the first message
 	outClosed     bool                     // this side has closed the channel
 	queuedBytes   int                      // bytes of messages that were never sent
@@ -42,7 +42,7 @@ type channel struct {
 	run      run    // the long message that is being assembled
 	opened   bool   // we opened it, or the peer's opening message was delivered
 	inClosed bool   // the peer's close was processed
-	lingers  bool   // both closed it, but it's charged to the peer until our answer is acknowledged
+	lingers  bool   // both sides closed it, but the peer is charged until our answer is acknowledged
 
 	// Receiving unreliable messages.
 	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
@@ -55,17 +55,17 @@ type runHead struct {
 	n     int // bytes in use
 }
 
-// A watch is what Conn.Watch was last called with. It's armed until it fires.
+// A watch holds the arguments of the last call to Conn.Watch. It's armed until it fires.
 type watch struct {
 	armed  bool
 	out    int
 	queued time.Duration
 }
 
-// outstanding returns how many entries of the reliable buffer are in use.
+// outstanding returns the number of entries of the reliable buffer that are in use.
 func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 
-// runFrom returns how many entries there are from n to the end of its run.
+// runFrom returns the number of entries from n to the end of its run.
 func (ch *channel) runFrom(n uint64) int {
 	end := n
 	for ch.out.at(end).flags&flagEnd == 0 {
@@ -77,8 +77,8 @@ func (ch *channel) runFrom(n uint64) int {
 // hasUnsent reports whether placeUnsent has anything to send.
 func (ch *channel) hasUnsent() bool { return ch.firstUnsent < ch.next || ch.unreliable.len() > 0 }
 
-// firstDroppable returns the index of the oldest unreliable message that may be dropped to
-// make room, given that one sent in part may not.
+// firstDroppable returns the index of the oldest unreliable message that may be dropped to make
+// room. A message that has been sent in part may not be dropped.
 func (ch *channel) firstDroppable() int {
 	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return 1
@@ -89,12 +89,12 @@ func (ch *channel) firstDroppable() int {
 // isBulk reports whether the channel carries bulk, which is what transfers send.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
-// ownEntries is how many slots a channel may keep for itself, which is enough for a tick of
-// play.
+// ownEntries is the maximum number of slots that a channel may keep for itself. It's enough
+// for a tick of play.
 //
-// A channel whose reliable buffer needs more borrows one of the connection's rings until the
-// buffer is empty. That way, no large ring is tied up by a channel that only sends a lot now
-// and then.
+// A channel whose reliable buffer needs more slots borrows one of the connection's rings
+// until the buffer is empty. That way, a channel that only sends a lot now and then doesn't
+// tie up a large ring.
 const ownEntries = 8
 
 // ensureSlot makes sure that the reliable buffer has a slot for one more entry.
@@ -124,8 +124,8 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// midMessage reports whether a message was sent only in part and the rest may be sent now,
-// too. The owner may hold back unreliable messages.
+// midMessage reports whether a message has been sent only in part and the rest may be sent now.
+// unreliableHeld is true if the owner holds back unreliable messages.
 func (ch *channel) midMessage(unreliableHeld bool) bool {
 	if !unreliableHeld && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
@@ -143,10 +143,11 @@ func (ch *channel) opening() bool {
 // our close, but hasn't answered the close.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
-// partial returns what has arrived of entry n. known is false if its message was delivered.
+// partial returns what has arrived of entry n. known is false if the entry's message
+// has been delivered.
 func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
-		// It was processed. If its message is still incomplete, it's part of the run.
+		// The entry was processed. If its message is still incomplete, it's part of the run.
 		i := len(ch.run.parts) - int(ch.expected-n)
 		if !ch.run.open || i < 0 {
 			return s, false
@@ -191,7 +192,7 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 type queue[T any] struct {
 	items []T
 	head  int32 // index of the oldest item
-	slack int32 // resets in a row after which most of the memory was found unused
+	slack int32 // consecutive resets that found most of the memory unused
 }
 
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
@@ -207,7 +208,7 @@ func (q *queue[T]) push(v T) {
 }
 
 // compact moves the items to the front of the memory if there's no room behind them, but more
-// than half of it is unused.
+// than half of the memory is unused.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -238,8 +239,8 @@ func (q *queue[T]) take(i int) T {
 
 // reset empties the queue.
 //
-// If most of a large queue's memory is never used, reset frees it, but not at once, since a
-// tick that adds many items may be followed by a few that don't.
+// If most of a large queue's memory stays unused, reset eventually frees it. It doesn't do so
+// at once, because a tick that adds many items may be followed by a few that don't.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
@@ -252,8 +253,8 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// maxSlack is how many resets in a row may find most of the memory unused before it's freed.
-// It amounts to two seconds of ticks.
+// maxSlack is the number of consecutive resets that may find most of the memory unused before
+// it's freed. It amounts to two seconds of ticks.
 const maxSlack = 64
 
 // release frees the memory, provided that the queue is empty.

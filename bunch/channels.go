@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// channels holds the channels of a connection. Since numbers are never reused, each of the
-// peer's is either unseen, open or closed.
+// channels holds the channels of a connection. Since channel numbers are never reused, each of
+// the peer's channels is unseen, open or closed.
 type channels struct {
 	open   map[uint64]*channel
-	last   *channel // what find returned last; nil if that has been removed
-	peak   int      // size of open at its largest since it was allocated
-	limit  int      // how many channels of its own each side may have open
-	refuse Code     // NoError unless the peer may open none
+	last   *channel // the last one that find returned; nil if it has been removed
+	peak   int      // maximum size of open since it was allocated
+	limit  int      // maximum number of its own channels that each side may have open
+	refuse Code     // NoError if the peer may open channels
 
 	// Channels of this side.
-	ourNext uint64 // number of the next one
+	ourNext uint64 // number of the next channel
 	ours    int    // how many are open
 
 	// Channels of the peer.
@@ -34,9 +34,9 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// find returns the open channel with this number, or nil. It remembers the last one, because
-// most bunches are for the same channel as the one before, and the map isn't in the CPU's
-// cache any more.
+// find returns the open channel with this number, or nil. It remembers the last result, because
+// most bunches are for the same channel as the previous bunch, and the map is no longer in the
+// CPU's cache by then.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -57,10 +57,10 @@ func (c *channels) create(p Priority) *channel {
 }
 
 // wasClosed is called when a bunch names a channel that isn't open. It reports whether the
-// channel has been closed, since otherwise the peer may open it.
+// channel has been closed. If it hasn't, the peer may open it.
 //
-// It's a violation to name a channel of ours that we never opened, or a channel of the peer's
-// if the peer may open none.
+// It's a violation to name a channel of ours that we never opened. If the peer may not open
+// channels, it's also a violation to name one of the peer's.
 func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -87,7 +87,7 @@ func (c *channels) accept(number uint64) (*channel, error) {
 		c.unseen = slices.Delete(c.unseen, i, i+1)
 	}
 	for ; c.peerNext < number; c.peerNext += 2 {
-		// A bunch for this one may still arrive.
+		// A bunch for this channel may still arrive.
 		c.unseen = append(c.unseen, uint32(c.peerNext))
 	}
 	c.peerNext = max(c.peerNext, number+2)
@@ -97,14 +97,16 @@ func (c *channels) accept(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer opens another channel although it has more than a
+// checkLimit returns an error if the peer, by opening this channel, has more channels than a
 // correct peer could have.
 //
-// A number that the peer skipped counts as open, since its first bunch must be in flight.
+// A number that the peer skipped counts as open, because the first bunch of that
+// channel must be in flight.
 //
 // There's a separate limit for channels that linger because our close hasn't been
-// acknowledged. The peer removes a channel once it has our close and the ack of its own, so it
-// may already have removed these while its ack of our close is still in flight.
+// acknowledged. The peer removes a channel once it has received our close and the ack of its
+// own close. It may therefore have removed a lingering channel already, while its ack of our
+// close is still in flight.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -134,7 +136,7 @@ func (c *channels) peerClosed(ch *channel) {
 // retire removes ch if both sides have closed it and everything on it is acknowledged, and
 // reports whether it did.
 func (c *channels) retire(ch *channel) bool {
-	// Once the peer has closed it, so have we, because receiveClose answers at once.
+	// If the peer has closed the channel, so have we, because receiveClose answers at once.
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
 	}
@@ -150,26 +152,27 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink replaces the map with a smaller one, since a map never frees the memory it once
-// needed.
+// shrink replaces the map with a smaller one, because a map never frees its memory when it gets
+// emptier.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is how many answers to closes a peer may owe us for longer than Config.IdleTimeout.
-// For each of them we keep 582 bytes, which makes 4.5 MiB in all.
+// maxOwed is the maximum number of our channel closes that a peer may leave unanswered for
+// longer than Config.IdleTimeout. We keep 582 bytes for each of them, which is 4.5 MiB in all.
 //
 // A correct peer doesn't answer while its world is stuck in a tick. With a receive limit of 4
-// MiB it can't come to owe that many, because a close takes 657 bytes of the limit until the
-// owner takes it, and so at most 6,384 of them can arrive (TestClosesDuringALongTick). With a
-// higher limit, such as the default of package rpc, it may, but then it answers as soon as it
-// ticks. That's why it's only a violation if it goes on for that long.
+// MiB, it can't owe us that many answers. A close is charged 657 bytes of that limit until the
+// peer's owner takes it, so at most 6,384 closes can arrive (TestClosesDuringALongTick). With a
+// higher limit, such as the default of package rpc, a peer can owe us more answers, but sends
+// them as soon as it ticks. Owing too many is therefore a violation only if it lasts longer
+// than the IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that we have closed, and the peer has acknowledged all of, without
-// answering the close yet. We can't remove them before it does.
+// owed counts the channels that we have closed and that the peer has fully acknowledged, but
+// whose close it hasn't answered yet. We can't remove these channels until it does.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed
@@ -183,8 +186,8 @@ func (o *owed) add(now time.Duration) {
 	}
 }
 
-// until returns when the peer will have owed too many answers for as long as patience. ok is
-// false if it doesn't owe too many.
+// until returns the time when the peer will have owed too many answers for a duration of
+// patience. ok is false if it doesn't owe too many.
 func (o *owed) until(patience time.Duration) (at time.Duration, ok bool) {
 	return o.since + patience, o.count > maxOwed
 }

@@ -9,8 +9,8 @@ import (
 // Config holds the limits and options of a connection. A field that is zero has the default
 // given in its comment.
 type Config struct {
-	// Client says which channels this side opens: a client the odd ones, the other side the
-	// even ones.
+	// Client says which channels this side opens. A client opens the channels with odd numbers,
+	// and the other side those with even numbers.
 	Client bool
 
 	// ReliableBuffer is the number of entries in a channel's reliable buffer, in each
@@ -18,23 +18,23 @@ type Config struct {
 	// 256.
 	ReliableBuffer int
 
-	// MaxBunch is the maximum size of a message in bytes. The default, and the most it can be,
-	// is 65,536.
+	// MaxBunch is the maximum size of a message in bytes. The default is 65,536, which is also
+	// the highest value allowed.
 	MaxBunch int
 
-	// ReceiveLimit is how many bytes reliable messages may hold here until the owner takes
-	// them. The default, and the least it can be, is 256 KiB.
+	// ReceiveLimit is the maximum number of bytes that reliable messages may hold here until
+	// the owner takes them. The default is 256 KiB, which is also the lowest value allowed.
 	ReceiveLimit int
 
-	// AckDelay is how long an ack may be delayed: 5 to 200 ms. The default is 40 ms.
+	// AckDelay is the maximum delay of an ack. It is from 5 to 200 ms. The default is 40 ms.
 	AckDelay time.Duration
 
-	// History is how many packets may be undecided, neither acknowledged nor lost: 64 to
-	// 4,096, which is the default.
+	// History is the maximum number of packets that may be undecided, that is, neither
+	// acknowledged nor lost. It is from 64 to 4,096. The default is 4,096.
 	History int
 
-	// MaxChannels is how many channels each side may have open: up to 32,767, which is the
-	// default.
+	// MaxChannels is the maximum number of channels that each side may have open. It is at most
+	// 32,767, which is also the default.
 	MaxChannels int
 
 	// Rate is the rate in bytes per second that the owner enforces with Hold, for
@@ -42,39 +42,40 @@ type Config struct {
 	Rate int
 
 	// IdleTimeout is how long a connection lasts without an answer, counted from the first
-	// packet that asks for one. The default is 30 s.
+	// packet that asks for an answer. The default is 30 s.
 	IdleTimeout time.Duration
 
-	// KeepAlive is the interval of keep-alives: if no packet has asked for an ack for that
-	// long, one is sent that does. 0 means that there are none.
+	// KeepAlive is the interval of keep-alives. If no packet has asked for an ack for that
+	// long, a packet that asks for one is sent. 0 means that there are no keep-alives.
 	KeepAlive time.Duration
 
 	// Overflow says what happens when a reliable buffer is full.
 	Overflow Policy
 
-	// Trace, unless it is nil, is called for each step of a message or packet. It must not
-	// call the Conn.
+	// Trace, if it is not nil, is called for each step of a message or packet. It must not call
+	// the Conn.
 	Trace func(Event)
 
 	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of
-	// math/rand/v2. It picks packet numbers that are never sent, about one in 500.
+	// math/rand/v2. It is used to pick packet numbers that are never sent, about one in 500.
 	//
-	// If the peer acknowledges such a number, it must be making up acks, which can get us to
-	// send faster than the path allows (RFC 9000, section 21.4). The connection then ends with
-	// AckSequenceMismatch. If Random is nil, no number is skipped.
+	// If the peer acknowledges such a number, it must be making up acks. Made-up acks can get
+	// us to send faster than the path allows (RFC 9000, section 21.4). The connection then ends
+	// with AckSequenceMismatch. If Random is nil, no number is skipped.
 	Random func(n int) int
 }
 
 const (
-	minReceiveLimit = 256 << 10 // bytes that a peer may send before it hears of a limit
+	minReceiveLimit = 256 << 10 // bytes that a peer may send before it receives a limit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
 	minAckDelay     = 5 * time.Millisecond
 	maxAckDelay     = 200 * time.Millisecond // the sender adds it to its probe timeout
 	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
 
-	// maxReliable is limited because only the low 16 bits of a sequence are sent, from which
-	// the receiver infers the nearest to the one it expects.
+	// maxReliable is the maximum ReliableBuffer. It is this low because only the low 16 bits of
+	// a sequence are sent. The receiver takes the sequence with these bits that is nearest to
+	// the one it expects.
 	maxReliable = 16384
 )
 
@@ -144,8 +145,8 @@ func (p Params) validate() error {
 	return nil
 }
 
-// intersect returns limits that both ends can keep to. Each is the smaller of the two, except
-// for AckDelay, which is the longer.
+// intersect returns limits that both ends can keep to. Each limit is the smaller of the two
+// ends' values, except for AckDelay, which is the larger.
 func (p Params) intersect(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),

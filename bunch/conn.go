@@ -9,10 +9,10 @@ import (
 
 // A Conn is one end of a connection. It has no clock, goroutine or lock of its own, so the
 // owner passes the time to its methods and must not use it concurrently. Time never goes
-// backwards: if now is before that of an earlier call, the earlier time counts.
+// backwards: if now is before the time of an earlier call, the earlier time is used.
 type Conn struct {
 	config    Config
-	limits    Params // ours until Agree, then the smaller of both ends'
+	limits    Params // our limits until Agree, then the smaller of the two ends' limits
 	start     time.Time
 	now       time.Duration // since start; never decreases
 	trimmedAt time.Duration // when trim last ran
@@ -62,7 +62,7 @@ type Conn struct {
 
 	// For the owner.
 	wake    bool             // cause for the owner to wake up; cleared by Wake
-	changed bool             // maybe a packet or another NextTimeout; cleared by Changed
+	changed bool             // there may be a packet or a new NextTimeout; cleared by Changed
 	content recovery.Content // of the last packet from AppendPacket
 	watched []*channel       // channels whose watch is armed
 	stats   Stats            // counters; the method Stats adds what is kept elsewhere
@@ -86,10 +86,11 @@ type level struct {
 	resend   queue[*channel] // channels with lost entries
 	unsent   queue[*channel] // channels with messages that were never sent
 	queued   int             // bytes of messages that were never sent
-	deferred int             // those of them that wait for another channel's acks (see Conn.After)
+	deferred int             // queued bytes that wait for another channel's acks (see Conn.After)
 }
 
-// add is called when the number of bytes queued on ch changes. bytes is negative if it falls.
+// add is called when the number of bytes queued on ch changes. bytes is the change, and
+// negative if there are fewer.
 func (l *level) add(ch *channel, bytes int) {
 	l.queued += bytes
 	if ch.predecessor != nil {
@@ -115,12 +116,12 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	return c, nil
 }
 
-// Params returns this end's limits, which Hello carries to the peer, whose owner passes them
-// to Agree.
+// Params returns this end's limits. Hello carries them to the peer, whose owner passes them to
+// Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree applies the limits in the peer's Hello. Each limit becomes the smaller of both ends',
-// except that the peer may delay its acks for as long as it says.
+// Agree applies the limits in the peer's Hello. Each limit becomes the smaller of the two ends'
+// limits, except that the peer may delay its acks for as long as it says.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -135,9 +136,9 @@ func (c *Conn) Agree(peer Params) error {
 // Err returns why the connection ended, or nil if it is still open.
 func (c *Conn) Err() error { return c.err }
 
-// Open opens a channel and returns its number. The peer learns of it by the first reliable
-// message, and drops unreliable ones that arrive before that, so the first message should be
-// reliable.
+// Open opens a channel and returns its number. The peer learns of the channel from its first
+// reliable message, and drops unreliable messages that arrive earlier. The first message should
+// therefore be reliable.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -159,7 +160,7 @@ func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
 
 // Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If
 // the peer then names a channel of its own that is not open here, the connection ends with
-// code. By default, which is NoError, the peer may open channels.
+// code. With the default code, NoError, the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority changes a channel's priority. It cannot be applied to channel 0, which always
@@ -196,10 +197,11 @@ func (c *Conn) closedError(number uint64) error {
 }
 
 // Untaken returns how long flow control has kept the next reliable message of a channel from
-// being sent although the peer still answers, and 0 if it does not.
+// being sent. It returns 0 if flow control does not hold the message back, or if the peer
+// has stopped answering.
 //
-// When that gets long, the peer's world has stopped or fallen behind, so that it is not taking
-// messages fast enough.
+// A long time means that the peer's world has stopped or fallen behind, so that it is not
+// taking messages fast enough.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
@@ -219,8 +221,8 @@ func (c *Conn) IsOpen(number uint64) bool {
 	return ch != nil && !ch.outClosed
 }
 
-// Reliable returns how many entries of a channel's reliable buffer are in use, and how many it
-// has. UE: NumOutRec and RELIABLE_BUFFER.
+// Reliable returns the number of entries in use in a channel's reliable buffer, and the number
+// of entries that the buffer has. UE: NumOutRec and RELIABLE_BUFFER.
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
@@ -228,8 +230,8 @@ func (c *Conn) Reliable(number uint64) (out, slots int) {
 	return out, slotsOf(number, c.limits.ReliableBuffer)
 }
 
-// slotsOf returns how many entries the reliable buffer of a channel has, given the number for
-// all but channel 0.
+// slotsOf returns the number of entries that the reliable buffer of a channel has. slots is
+// that number for all channels but 0.
 func slotsOf(number uint64, slots int) int {
 	if number == 0 {
 		return min(slots, controlBuffer)
@@ -241,11 +243,11 @@ func slotsOf(number uint64, slots int) int {
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
 // Held calls visit for each message in a channel's reliable buffer, oldest first. head is the
-// beginning of the message, and entries is how many entries it takes, which is 0 if it shares
-// one with the message before it. They add up to the out of Reliable.
+// beginning of the message. entries is the number of entries that the message takes, or 0 if it
+// shares an entry with the message before it. The sum of all entries is the out of Reliable.
 //
-// Of a message whose first entry is acknowledged already, head is no more than the first 16
-// bytes.
+// If the first entry of a message has been acknowledged, head is at most the first 16
+// bytes of the message.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -286,9 +288,9 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 // connection ended. These are what an owner may be waiting for.
 func (c *Conn) Wake() bool { return once(&c.wake) }
 
-// Changed reports whether, since the last call, a method may have given AppendPacket a packet
-// to build, changed NextTimeout or made Wake true. Receive counts only if there may be a
-// packet now.
+// Changed reports whether, since the last call of Changed, a method may have given AppendPacket
+// a packet to build, changed NextTimeout or made Wake true. Receive only counts if there may be
+// a packet to send now.
 func (c *Conn) Changed() bool { return once(&c.changed) }
 
 // once returns a flag and clears it.
@@ -298,11 +300,11 @@ func once(flag *bool) bool {
 	return set
 }
 
-// Content returns what kinds of traffic the last packet from AppendPacket carries. What is
-// sent on channel 0 is neither play nor bulk.
+// Content returns what kinds of traffic the last packet from AppendPacket carries. Messages on
+// channel 0 are neither play nor bulk.
 func (c *Conn) Content() recovery.Content { return c.content }
 
-// Queued returns how many bytes of messages were never sent.
+// Queued returns the number of message bytes that were never sent.
 func (c *Conn) Queued() (bytes int) {
 	for i := range c.levels {
 		bytes += c.levels[i].queued

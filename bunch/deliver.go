@@ -6,17 +6,18 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
+// maxParts is the number of entries, or of unreliable parts, that a message of
+// MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
-// maxMessages is the maximum number of messages in a whole bunch, which packs complete
-// messages into one entry. There has to be a limit, because an empty message takes a single
-// byte on the wire, but messageCost in our memory: a packet of 1,100 bytes could make us hold
-// 1,100 messages.
+// maxMessages is the maximum number of messages in a whole bunch, which packs complete messages
+// into one entry. There has to be a limit, because an empty message takes a single byte on the
+// wire, but messageCost bytes of our memory. Without the limit, a packet of 1,100 bytes could
+// make us hold 1,100 messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages in a whole bunch. The last of them carries the cost of
-// the entry, which Take gives back to the peer's limit.
+// deliverWhole delivers the messages in a whole bunch. The last message carries the cost of the
+// entry, which Take gives back to the peer's limit.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		// There's no message, just a close, and perhaps the open as well.
@@ -57,7 +58,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	return nil
 }
 
-// A run is a message of several entries, of which the last hasn't been processed yet.
+// A run is a message of several entries whose last entry hasn't been processed yet.
 type run struct {
 	open     bool // the first entry was processed
 	delivery Delivery
@@ -69,7 +70,7 @@ type run struct {
 	pooled   uint64   // bit i is set if part i is in a pooled block
 }
 
-// addToRun adds an entry to a run. If it's the last one, the message is delivered.
+// addToRun adds an entry to a run. If it's the last entry, the message is delivered.
 func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	d := Delivery(s.flags & deliveryMask)
 	if s.flags&flagBegin != 0 {
@@ -134,17 +135,17 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 // grains returns t in units of grain. It wraps around after about 19 hours.
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns how long ago a message was complete, give or take 16 µs. It may be called on
-// any goroutine, and for 9 hours after Take.
+// Waited returns the time since a message became complete, with an accuracy of 16 µs. It may be
+// called on any goroutine, for up to 9 hours after Take.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
 // deliverUnordered delivers the unordered message that the i-th parked entry belongs to,
-// provided that all of it has arrived. Earlier messages may be missing, but not the one that
-// opens the channel. A message that opens or closes the channel isn't delivered here, since it
-// has to wait for its turn.
+// provided that all of it has arrived. Earlier messages may be missing, except for the one that
+// opens the channel. A message that opens or closes the channel isn't delivered here, because
+// it has to wait for its turn.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil
@@ -175,17 +176,17 @@ func (c *Conn) Next() (m Message, ok bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes limits the bytes that one Take returns, unless a single message has more. Messages
-// that were taken no longer count against any limit, so this bounds how much a slow owner can
-// hold.
+// takeBytes is the maximum number of bytes that one Take returns, unless a single message is
+// larger. Messages no longer count against any limit once they are taken, so takeBytes bounds
+// how much a slow owner can hold.
 const takeBytes = 16 << 10
 
-// Take fills into with complete messages, oldest first, and returns how many there are. It
-// stops before they exceed 16 KiB, but returns at least one of any size. They count as
-// consumed.
+// Take fills into with complete messages, oldest first, and returns the number of messages. It
+// stops before they exceed 16 KiB, except that the first message may have any size. The
+// messages count as consumed.
 //
-// The other messages stay here. Once they fill the ReceiveLimit (see [Config]), the peer has
-// to stop sending.
+// Messages that Take does not return stay here. Once they fill the ReceiveLimit (see [Config]),
+// the peer has to stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -203,12 +204,11 @@ func (c *Conn) Take(into []Message) int {
 }
 
 // Reuse gives back the memory of a message from Next or Take. It must be called at most once
-// for a message, after which neither the message and its Payload nor any copy of them may be
-// used.
+// per message. Afterwards, the message, its Payload and all copies of them must not be used.
 //
-// What is actually reused are pages of 32 KiB, which hold messages of bulk with 28 to 32 KiB.
-// Another connection may write data from its own peer into them right away. Reuse does not
-// touch c, so it may be called on any goroutine, like [Conn.Waited].
+// Only pages of 32 KiB are actually reused. They hold bulk messages of 28 to 32 KiB. Another
+// connection may write data from its own peer into such a page right away. Reuse does not touch
+// c, so it may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
@@ -217,7 +217,7 @@ func (c *Conn) Reuse(m *Message) {
 }
 
 // discharge is called when Take removes a message. The message no longer counts as held here,
-// and discharge returns how much of the peer's limit it frees.
+// and discharge returns how many bytes of the peer's limit this frees.
 func (c *Conn) discharge(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)
 	switch {

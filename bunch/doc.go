@@ -1,8 +1,8 @@
 // Package bunch sends messages on channels over an unreliable datagram transport.
 //
-// It follows the packets and bunches of Unreal Engine: delivery is reliable or unreliable,
-// each channel has an order of its own, and acknowledgements free a reliable buffer of known
-// size.
+// It is modeled on the packets and bunches of Unreal Engine: delivery is reliable or
+// unreliable, each channel has an order of its own, and acknowledgements free the entries of a
+// reliable buffer of known size.
 //
 // A [Conn] is one end of a connection. It is a pure state machine, with no clock, goroutine,
 // lock or socket. Messages go in with [Conn.Send] and come out with [Conn.Next] or
@@ -21,16 +21,17 @@
 // A channel orders its messages independently of all others. [Conn.Open] gives it a number,
 // which is never reused, and a [Priority]. Channel 0, which is for control, is always open.
 //
-// A message has a [Delivery] and at most [MaxBunchBytes]. It takes [Entries] of the reliable
-// buffer, except that small messages queued one after the other share an entry.
+// A message has a [Delivery] and at most [MaxBunchBytes]. It takes one or more entries of
+// the reliable buffer (see [Entries]), except that small messages queued one after the
+// other share an entry.
 //
-// Bulk is what transfers send, which may wait. Play is the rest of the game's traffic:
+// Bulk is the traffic of transfers, which may wait. Play is the rest of the game's traffic:
 // messages on channels other than 0 with a priority above [Bulk], and tracked messages.
 //
 // [Conn.Reliable] returns how much of a channel's reliable buffer is in use (UE: NumOutRec of
-// RELIABLE_BUFFER). One of its entries is reserved for the close. A message that does not fit
-// into the others ends the connection with [ReliableBufferOverflow], as it does in Unreal,
-// unless the policy is [OverflowError]: then Send returns [ErrReliableBufferFull]. [Conn.Held]
+// RELIABLE_BUFFER). One entry is reserved for the close. A message that does not fit into the
+// remaining entries ends the connection with [ReliableBufferOverflow], as it does in Unreal.
+// With the policy [OverflowError], Send returns [ErrReliableBufferFull] instead. [Conn.Held]
 // lists what is in the buffer, and [Conn.Watch] requests a wake-up once it has drained.
 //
 // # Driving a Conn
@@ -41,31 +42,31 @@
 // packet could not be sent, the driver calls [Conn.Unsent].
 //
 // A driver should not build packets before it can send them, so that their acks are fresh and
-// what is most urgent goes first. [Bulk] is only sent while the window is open, as given by
-// [Conn.SetWindow] and by the Conn's own estimate, so that it builds no standing queue that
-// would delay play. [Conn.Cork] collects the messages of a tick.
+// the most urgent messages go first. [Bulk] is only sent while the window has room. The window
+// is given by [Conn.SetWindow] and by the Conn's own estimate. It keeps bulk from building a
+// standing queue that would delay play. [Conn.Cork] collects the messages of a tick.
 //
-// While the path loses packets, small reliable messages of play are repeated in the packet
-// after theirs. If the first is lost but the next arrives, a message is late by the time
-// between the two, and not by more than a round trip.
+// While the path loses packets, small reliable messages of play are sent again in the next
+// packet. If the first packet is lost but the next one arrives, the messages are late only by
+// the time between the two packets, instead of by more than a round trip.
 //
-// If the carrier reports what happens to packets ([Conn.SetPath], [Conn.Fate]), a bulk
-// transfer ends with repair bunches. They contain parity from which the receiver restores lost
-// entries of long messages at once. Otherwise the last losses would cost a round trip in which
-// nothing else is sent. There are none if the path is known to lose hardly any packets.
+// If the carrier reports what happens to packets ([Conn.SetPath], [Conn.Fate]), a bulk transfer
+// ends with repair bunches. They contain parity, which lets the receiver restore lost entries
+// of long messages at once. Otherwise, the last losses would cost a round trip in which nothing
+// else is sent. No repair bunches are sent if the path is known to lose hardly any packets.
 //
-// If nothing is acknowledged for two probe timeouts, the path is considered out: new messages
+// If nothing is acknowledged for two probe timeouts, we consider this an outage: new messages
 // wait, and only probes are sent. While unreliable or tracked messages wait, the probes are
-// small and twice as frequent. When the path is back, those messages that have waited for more
-// than two probe timeouts are dropped and counted. The others are sent.
+// small and twice as frequent. When the path is back, unreliable and tracked messages that have
+// waited for more than two probe timeouts are dropped and counted. All other messages are sent.
 //
 // # State
 //
-// [Conn.SendTracked] is for values of which only the latest counts. A tracked message is sent
-// at most once, after calls and before bulk. [Conn.Fates] reports whether it is kept, which
-// means that the peer's machine has acknowledged it. If it is lost, the owner sends the latest
-// values instead. At each tick, it takes back the messages that have not been sent
-// ([Conn.TakeBack]).
+// [Conn.SendTracked] is for values where only the latest one counts. A tracked message is sent
+// at most once, after calls and before bulk. [Conn.Fates] reports whether a message was kept,
+// which means that the peer's machine has acknowledged it. If the message was lost, the owner
+// sends the latest values instead. At each tick, the owner takes back the messages that have
+// not been sent ([Conn.TakeBack]).
 //
 // # Limits
 //
@@ -74,9 +75,9 @@
 // control, [Config].ReceiveLimit), unreliable and tracked messages waiting at either end,
 // assemblies and pieces.
 //
-// Whatever a peer sends, a Conn holds no more than its ReceiveLimit and 1 MiB, plus 512 bytes
-// for each channel of the peer whose opening message the owner has taken. [Conn.Refuse]
-// forbids the peer to open channels.
+// Whatever a peer sends, a Conn holds no more than its ReceiveLimit plus 1 MiB, plus 512 bytes
+// for each channel of the peer whose opening message the owner has taken. [Conn.Refuse] forbids
+// the peer to open channels.
 //
 // If a peer exceeds a limit, or sends what no correct sender does, the connection ends with an
 // [*Error] whose [Code] names the rule. No received bytes cause a panic.

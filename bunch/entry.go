@@ -2,16 +2,16 @@ package bunch
 
 import "slices"
 
-// maxPieces is how many pieces an entry may be cut into. It's also how many separate ranges of
-// an entry a receiver keeps (WIRE.md, Pieces).
+// maxPieces is the maximum number of pieces that an entry may be cut into. It's also the
+// maximum number of separate ranges of an entry that a receiver keeps (WIRE.md, Pieces).
 const maxPieces = 6
 
 // A piece is a range of an entry's bytes that is sent in one packet. It's never cut while it's
-// in flight. Hence, an ack that comes late, after a piece has been cut, covers all of the
-// pieces it was cut into.
+// in flight. Hence, if a piece has been cut by the time a late ack for it arrives, the ack
+// covers all of the resulting pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
-	copies   uint16 // packets in flight that have it, at most as many as sentPackets holds
+	copies   uint16 // packets in flight that contain it; at most as many as sentPackets holds
 	queued   bool   // is to be sent, for the first time or again
 	sent     bool   // was sent at least once
 	acked    bool
@@ -22,11 +22,11 @@ type piece struct {
 type entry struct {
 	payload  []byte // in a pooled block
 	flags    byte   // of the bunch's header
-	started  bool   // some of it was sent, so it's charged and takes no more messages
+	started  bool   // some of it was sent, so it has been charged and takes no more messages
 	inResend bool   // it's in its channel's resend
 	pieces   [maxPieces]piece
 	npieces  uint8 // in use, at least 1; they cover the payload in order
-	messages uint8 // how many there are in a whole bunch; otherwise 1
+	messages uint8 // number of messages in a whole bunch; otherwise 1
 	runPrice int32 // price of all entries of a long message, kept in the first of them
 }
 
@@ -43,9 +43,9 @@ func (e *entry) nextQueued() int {
 	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }
 
-// onlyCopy returns the index of the piece that an item refers to if there's exactly one copy
-// of it in flight and none is queued. Otherwise, or if the piece has been cut since, it
-// returns -1.
+// onlyCopy returns the index of the piece that an item refers to, provided that exactly one
+// copy of the piece is in flight and none is queued. Otherwise, or if the piece has been cut
+// since the item was sent, it returns -1.
 func (e *entry) onlyCopy(it item) int {
 	return slices.IndexFunc(e.all(), func(p piece) bool {
 		return p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked
@@ -57,11 +57,11 @@ func (e *entry) isAcked() bool {
 	return !slices.ContainsFunc(e.all(), func(p piece) bool { return !p.acked })
 }
 
-// cost returns how many bytes are charged to the peer's limit when the first piece of the
-// entry is sent.
+// cost returns the number of bytes that are charged to the peer's limit when the first piece
+// of the entry is sent.
 //
-// The first entry of a long message pays for all of them, which means that the others are
-// never held up. That is necessary, because the peer won't raise the limit for half a message.
+// The first entry of a long message pays for all of its entries, so the rest of the message is
+// never held up. This is necessary, because the peer won't raise the limit for half a message.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
@@ -72,9 +72,9 @@ func (e *entry) cost() int {
 	return 0
 }
 
-// cut cuts piece i in two, the first of which has size bytes. It does nothing and returns
-// false if the piece is in flight, if one of the two would be empty, or if there would be more
-// than maxPieces.
+// cut cuts piece i in two and gives the first of the two size bytes. It does nothing and
+// returns false if the piece is in flight, if one of the two would be empty, or if there would
+// be more than maxPieces pieces.
 func (e *entry) cut(i, size int) bool {
 	p := &e.pieces[i]
 	if e.npieces == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {

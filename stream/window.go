@@ -12,9 +12,10 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A window limits how much is in flight to a peer over lanes, which are actors with a reliable
-// buffer each, set aside for bulk. It holds the peer's open lanes, which all transfers to the
-// peer share. It is only used on the world's goroutine.
+// A window limits how much is in flight to a peer over lanes. A lane is an actor that
+// is reserved for bulk and has a reliable buffer of its own. The window holds the
+// peer's open lanes, which are shared by all transfers to the peer. It is only used on
+// the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
@@ -27,24 +28,24 @@ type window struct {
 	// Content on lanes counts against the world's stock (the memory for content on its way out)
 	// until it's acked.
 	stocked      *budget.StockAccount // the connection's share of the stock
-	unackedBytes int                  // size of the entries in flight, as of the last update or send
-	pathFull     bool                 // the path has enough to do, see update
+	unackedBytes int                  // size of entries in flight, as of the last update or send
+	pathFull     bool                 // the path has enough left to send; see update
 
 	// For Stats.
-	peakEntries int // the most entries that a lane has had outstanding so far
+	peakEntries int // maximum number of entries outstanding on a lane so far
 	slots       int // in a lane's reliable buffer; 0 until something is sent on a lane
 }
 
-// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256
-// full entries.
+// laneBytes is the default maximum number of bytes in flight on a lane: half of a reliable
+// buffer of 256 full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes returns how many lanes it takes to fill the path: enough for the path's window, as
-// many again for the parts that wait behind a lost one, and one more.
+// pathLanes returns the number of lanes that are needed to fill the path: enough for the path's
+// window, the same number again for the parts that wait behind a lost part, and one more.
 func (w *window) pathLanes() int {
 	s := extend.Stats(w.conn)
-	// The congestion window says too little until much has been sent on the path. The product
-	// of delivery rate and round trip may know better.
+	// Until much has been sent on the path, the congestion window is too low an estimate. The
+	// product of delivery rate and round trip may be a better one.
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
@@ -61,15 +62,15 @@ func (w *window) full(settings *Window) bool {
 	return true
 }
 
-// usable returns the lanes that a transfer may use. If its settings limit how many, it's the
-// first ones.
+// usable returns the lanes that a transfer may use. If its settings limit their number, usable
+// returns the first ones.
 func (w *window) usable(settings *Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
 
-// grow opens lanes, at a server, until there are n. The connection may run out of channels before
-// that, since the game's actors need them too. We then make do with the lanes that we have, and
-// it's only an error if there are none.
+// grow opens lanes until there are n. It's only called on a server. The connection may run out
+// of channels first, since the game's actors need them too. In this case we make do with the
+// lanes that we have, and return an error only if there are none.
 func (w *window) grow(n int) error {
 	for count := len(w.lanes); count < min(n, maxLanes); count++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
@@ -87,8 +88,8 @@ func (w *window) grow(n int) error {
 
 // lanesFor returns the lanes that a transfer may use right now, and the gate of each.
 //
-// What is sent stays in the lanes' buffers until it's acked. While the world's stock is short, a
-// transfer therefore gets fewer lanes, and less of each one's buffer.
+// Content stays in the lanes' buffers until it's acked. While the world's stock is short, a
+// transfer therefore gets fewer lanes and a smaller share of each lane's buffer.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes := w.usable(settings)
 	gate := Gate{Share: settings.Share, QueueTime: w.queue}
@@ -106,8 +107,9 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// update is called once a tick. It finds out how much is still unacked, gives the rest back to
-// the stock, and sets pathFull if at least half of what is unacked still waits to be sent.
+// update is called once per tick. It determines how many bytes are still unacked, returns the
+// acked bytes to the stock, and sets pathFull if at least half of the unacked bytes are still
+// waiting to be sent.
 func (w *window) update() {
 	w.pathFull = false
 	if w.unackedBytes == 0 {
@@ -124,8 +126,8 @@ func (w *window) update() {
 	w.pathFull = w.unackedBytes > 0 && 2*extend.Stats(w.conn).Queued >= w.unackedBytes
 }
 
-// sweepParting removes lanes that the client has released once nothing is outstanding on them. It
-// returns how many entries are outstanding on the rest.
+// sweepParting forgets the lanes released by the client that have no entries outstanding any
+// more. It returns the number of entries outstanding on the other released lanes.
 func (w *window) sweepParting() (entries int) {
 	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
 		out, _ := lane.Reliable()
@@ -149,8 +151,8 @@ type laneRoute struct {
 	picked   *rpc.Actor // lane for the next send, set by open; nil if none accepts a part
 }
 
-// open picks the lane for the next part. Of the lanes whose gate is open, it's the one with the
-// fewest entries outstanding. open reports whether there is one.
+// open picks the lane for the next part. Among the lanes whose gate is open, it picks the one
+// with the fewest entries outstanding. It returns false if no gate is open.
 func (r *laneRoute) open() bool {
 	lanes, gate := r.lanesFor(r.settings)
 	r.picked = nil
@@ -171,8 +173,8 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	message := b.message(id)
 	entries := bunch.Entries(len(message) + rpcOverhead)
 
-	// An open gate lets any RPC through, so make sure that one of this size can't overflow the
-	// buffer behind it.
+	// An open gate lets an RPC of any size through, so make sure that this one can't
+	// overflow the lane's buffer.
 	_, slots := r.picked.Channel(r.conn).Reliable()
 	if err := (Gate{Share: r.settings.Share}).Check(slots, entries); err != nil {
 		return err
@@ -187,7 +189,8 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	return nil
 }
 
-// watch asks for a tick when one of the lanes that the transfer may use opens its gate again.
+// watch requests a tick for when one of the lanes that the transfer may use opens its gate
+// again.
 func (r *laneRoute) watch() {
 	lanes, gate := r.lanesFor(r.settings)
 	for _, lane := range lanes {

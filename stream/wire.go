@@ -15,24 +15,25 @@ const (
 	maxTopicBytes  = 64        // the name of a topic
 	maxNameBytes   = 255       // the Name of a transfer
 	maxKeyBytes    = 128       // the Key of a transfer; a SHA-512 in hex fits
-	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes size+1, or 0 if it's unknown
-	maxReasonBytes = 256       // the same as for a connection's close reason
-	maxIncoming    = 1024      // transfers at once that a peer may accept (Config.MaxTransfers)
+	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes size+1, or 0 if unknown
+	maxReasonBytes = 256       // the reason in a stop; the same limit as for a connection's close
+	maxIncoming    = 1024      // transfers that a peer may accept at once (Config.MaxTransfers)
 	maxHashes      = 16        // algorithms that a peer may announce
 	maxSumBytes    = 64        // a digest by any algorithm, known or not; a SHA-512 fits
 
-	// maxLanes limits the lanes of a connection. Half of the buffers of that many is 4.5 MB,
-	// which is about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow
-	// in flight.
+	// maxLanes is the maximum number of lanes per connection. Half of the buffers of 32 lanes
+	// is 4.5 MB. That is about as much as the receive limit of 4 MiB and bunch's history of
+	// 4,096 packets allow in flight.
 	maxLanes = 32
 )
 
 const (
-	// earlyBytes is how much may be sent before headers are answered, unless Config.MaxPending
-	// is lower. It's the bandwidth-delay product of 84 Mbit/s and 100 ms.
+	// earlyBytes is the number of bytes that may be sent before headers are answered, unless
+	// Config.MaxPending is lower. It's the bandwidth-delay product of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes is how much of it may belong to a transfer with a key. That's little,
-	// because the receiver may have the content already: offering it costs less than 8 KiB.
+	// earlyKeyedBytes is the part of earlyBytes that a transfer with a key may use. It's
+	// small, because the receiver may have the content already. Offering such content
+	// costs less than 8 KiB.
 	earlyKeyedBytes = 4 << 10
 )
 
@@ -46,11 +47,11 @@ type (
 	// client sends it again to ask for lanes.
 	limits struct {
 		transfers int         // incoming transfers at once
-		lanes     int         // how many a client wants, or how many a server keeps open
-		early     int         // bytes of all transfers that may be sent before our answers
+		lanes     int         // lanes that a client wants, or that a server keeps open
+		early     int         // bytes that all transfers may send before we answer their headers
 		hashes    []Algorithm // known to this end, the preferred one first
 	}
-	// header opens a transfer. Ids begin at 1 and go up by one.
+	// header opens a transfer. Ids begin at 1 and increase by one.
 	header struct {
 		id    uint64
 		kind  kind
@@ -63,16 +64,17 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header. It says how much of the content the receiver has stored, and the
-	// sender continues from there: at byte offset, where element index of an array begins.
+	// accept answers a header. It says how much of the content the receiver has stored. The
+	// sender continues at byte offset. In an array, element index begins there.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		hasAll bool  // the receiver has stored all of it, so nothing need be sent
+		hasAll bool  // the receiver has stored all of it, so nothing needs to be sent
 	}
-	// grant is credit. The sender may send content below limit, which never goes down.
+	// grant gives the sender credit. The sender may send content below limit, which never
+	// decreases.
 	grant struct {
 		id    uint64
 		limit int64
@@ -85,9 +87,9 @@ type (
 		count int64 // elements
 		sum   []byte
 	}
-	// stop says why a transfer ends early. From the sender it's called Cancel, which the
-	// receiver answers with Reject or Done. From the receiver it's called Reject, and is the
-	// last message about its id, whether or not a Cancel has come before.
+	// stop says why a transfer ends early. A stop from the sender is called Cancel, and the
+	// receiver answers it with Reject or Done. A stop from the receiver is called Reject. It's
+	// the last message about its id, whether or not it answers a Cancel.
 	stop struct {
 		id     uint64
 		code   stopCode
@@ -108,11 +110,11 @@ func (h *header) progress(bytes, elements int64) int64 {
 	return bytes
 }
 
-// total returns Progress.Total as far as the header tells, or -1.
+// total returns Progress.Total if the header tells, and otherwise -1.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
 // early returns how many bytes may be sent before the header is answered. For an array with a
-// key it's none, since the first part must begin at the element that the answer will name.
+// key it's 0, because the first part must begin at the element that the answer will name.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -158,8 +160,8 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// writerCalls names the functions of the game that the receiver's writer calls. It's for the
-// error after one of them has panicked, when we can't tell which.
+// writerCalls names the functions of the game that the receiver's writer calls. It's used in
+// the error after one of them has panicked, because we can't tell which.
 func (h *header) writerCalls() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
@@ -224,7 +226,7 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 }
 
 // AppendBinary appends count and shape only for an array, and the size only for a blob. The
-// size goes out plus one, so that an unknown size takes a single byte.
+// size is encoded as size+1, so that an unknown size (-1) takes a single byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))
@@ -247,7 +249,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 	h.name = p.text(maxNameBytes)
 	h.key = p.text(maxKeyBytes)
 	h.hash = Algorithm(p.Byte())
-	if h.hash == 0 || h.hash == NoDigest && h.key != "" { // what is stored needs a digest
+	if h.hash == 0 || h.hash == NoDigest && h.key != "" { // stored content needs a digest
 		p.Fail(fmt.Errorf("algorithm %d for a key of %d bytes", h.hash, len(h.key)))
 	}
 	h.parts = p.Byte()
@@ -339,8 +341,9 @@ func (m *done) UnmarshalBinary(b []byte) error {
 
 // # Parsing
 
-// A parser reads the fields of a message. It adds to wire.Reader what these messages have in
-// common, and likewise keeps the first error until end.
+// A parser reads the fields of a message. It adds methods to wire.Reader for the fields that
+// these messages have in common. Like wire.Reader, it keeps the first error until end is
+// called.
 type parser struct{ wire.Reader }
 
 func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
@@ -348,11 +351,11 @@ func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 // id reads the id of a transfer.
 func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
-// offset reads an offset, count or limit. It's at most 2^62, so that adding two of them can't
-// overflow.
+// offset reads an offset, count or limit. The value is at most 2^62, so that the sum of two
+// such values can't overflow.
 func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
-// text reads a length, and a string of that many bytes but at most limit.
+// text reads a length of at most limit, followed by a string of that many bytes.
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
 // end returns an error if a field was malformed or if bytes are left over.

@@ -11,16 +11,16 @@ import (
 // A writer is the goroutine that carries an incoming transfer from the network to the
 // application.
 //
-// If the store has some of the content already, the writer delivers that first, so an
-// application can't tell a resumed transfer from a new one. Then it takes the arriving blocks
-// in order, and hashes, stores, decodes and delivers each of them. All of that may wait for a
-// disk or for the application, which is why it isn't done on the world's goroutine.
+// If the store already has some of the content, the writer delivers it first, so that an
+// application can't tell a resumed transfer from a new one. It then takes the arriving blocks
+// in order, and hashes, stores, decodes and delivers each of them. Any of these steps may have
+// to wait for a disk or for the application, so they don't run on the world's goroutine.
 type writer struct {
 	in      *incoming
 	decoded int64 // elements of an array decoded so far
 
-	// The last piece of the stored content. It may be the end of the whole content, so we
-	// don't deliver it until more has arrived or the digest is verified. Nil if there is none.
+	// The last piece of the stored content, or nil. It may be the end of the whole content, so
+	// we don't deliver it until more content has arrived or the digest is verified.
 	held *piece
 }
 
@@ -33,14 +33,14 @@ func (w *writer) run() {
 	})
 	w.takeHeld()
 
-	// Another transfer may have taken over the part meanwhile, and then the entry is no longer
-	// ours.
+	// If another transfer has taken over the part in the meantime, the entry is no longer ours.
 	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
-// receive delivers all of the content. If the digest turns out wrong, it deletes what was
-// stored. After any other error that stays in the store, so that a later transfer can resume.
+// receive delivers all of the content. If the digest turns out to be wrong, it deletes what
+// was stored. After any other error, the content stays in the store, so that a later
+// transfer can resume.
 func (w *writer) receive() error {
 	to, done, err := w.prepare()
 	if err != nil || done {
@@ -63,16 +63,16 @@ func (w *writer) receive() error {
 	return closedWith(err, to.Close())
 }
 
-// receiveBlocks delivers blocks as they arrive. It keeps back the last one until the digest is
-// verified. Otherwise an application that knows how much to read could have all of the content
-// before anybody notices that it's wrong.
+// receiveBlocks delivers blocks as they arrive. It withholds the last block until the digest is
+// verified. Otherwise, an application that knows how much to read could have all of the content
+// before we notice that it's wrong.
 func (w *writer) receiveBlocks(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if b == nil { // the last block is delivered: we couldn't tell that it was the last
+		if b == nil { // the last block was delivered, since we couldn't tell that it was the last
 			return w.conclude(to, nil)
 		}
 
@@ -93,7 +93,7 @@ func (w *writer) receiveBlocks(to *body) error {
 }
 
 // conclude waits for the sender's end message and verifies the digest. Only then does it
-// deliver what was kept back: the held piece and the last block, which may be nil.
+// deliver the content that was withheld: the held piece and the last block, which may be nil.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitEnd()
 	if err != nil {
@@ -117,7 +117,8 @@ func (w *writer) conclude(to *body, last *block) error {
 	return nil
 }
 
-// hold keeps a piece back until deliverHeld. Its memory is charged meanwhile.
+// hold withholds a piece until deliverHeld is called. Until then, its memory is charged to
+// the peer's account.
 func (w *writer) hold(p piece) {
 	w.held = &p
 	w.in.peer.account.MustBorrow(p.cost)
@@ -156,7 +157,7 @@ func (w *writer) deliver(b *block) error {
 		return err
 	}
 
-	// The elements are copies, each batch with a charge of its own, so the block can go.
+	// The elements are copies, and each batch is charged on its own, so the block can be freed.
 	b.Free()
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
@@ -189,8 +190,8 @@ func (w *writer) deliverElements(b *block) error {
 }
 
 // prepare looks for the content in the store. If all of it is there, prepare delivers it and
-// done is true. Otherwise it returns the body that the arriving content goes into. That body
-// only hashes if the transfer has to do without the store.
+// done is true. Otherwise it returns the body that the arriving content is written to. If the
+// transfer has to do without the store, that body only hashes the content.
 func (w *writer) prepare() (to *body, done bool, err error) {
 	store, key := w.in.store, w.in.header.key
 	to = &body{
@@ -207,7 +208,7 @@ func (w *writer) prepare() (to *body, done bool, err error) {
 	case stored:
 		return nil, true, err
 	case errors.Is(err, errNamedBlob):
-		to.unstored() // a part of the array's would replace the blob in the end
+		to.unstored() // if we stored the array, it would replace the blob in the end
 		return to, false, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, false, storeError(err)
@@ -225,8 +226,9 @@ func (w *writer) prepare() (to *body, done bool, err error) {
 	return to, false, nil
 }
 
-// match checks whether stored content can be what the sender announces, and returns how many
-// elements it has. If it can't be, the error Is fs.ErrNotExist, as if nothing was stored.
+// match checks whether stored content can be what the sender announces, and returns the
+// number of elements in it. If it can't be, match returns fs.ErrNotExist, as if nothing were
+// stored, or errNamedBlob.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.keyDigest(), c.Digest()
 	switch {
@@ -235,10 +237,11 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	case h.size >= 0 && c.Size() != h.size:
 		return 0, fs.ErrNotExist
 	case digest.algorithm == name.algorithm && digest != name:
-		return 0, fs.ErrNotExist // at a client, it may have been stored for another server
+		return 0, fs.ErrNotExist // on a client, it may have been stored for another server
 	}
 
-	// The content of an array must also decode into as many elements as the sender has.
+	// The content of an array must also decode into the number of elements that the sender
+	// announces.
 	whole, elements, err := w.scan(c, c.Size())
 	matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count)
 	switch {
@@ -250,19 +253,19 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that the key of an array is the text of the digest of a stored blob. We
-// can't know whether the array's encoding has that digest too, so the array must not replace
-// the blob.
+// errNamedBlob means that the key of an array is the digest of a stored blob, as text. We can't
+// know whether the array's encoding has that digest too, so the array must not replace the
+// blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 const (
-	// busyPause is how long openPart waits before it tries again to open a part that another
+	// busyPause is the pause before openPart tries again to open a part that another
 	// transfer is writing.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often it waits before it gives up, after 3 s.
+	// After busyPauses pauses (3 s), openPart gives up.
 	busyPauses = 12
-	// stalledPauses is after how many pauses, 1 s, without anything from the other transfer's
-	// connection we take that connection for dead. Its idle timeout would take longer.
+	// If the other transfer's connection receives nothing for stalledPauses pauses (1 s), we
+	// consider the connection dead. Its idle timeout would take longer.
 	stalledPauses = 4
 )
 
@@ -270,7 +273,7 @@ const (
 //
 // When a peer loses its connection and reconnects at once, the transfer of the lost connection
 // may still be writing the part. If that connection is dead, openPart ends its transfer and
-// takes the part over.
+// takes over the part.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder partHolder
 	for pauses := 0; ; pauses++ {
@@ -304,9 +307,9 @@ type partHolder struct {
 	stalled  int       // consecutive pauses in which that number stayed the same
 }
 
-// observe is called once per pause with the transfer that writes the part which p wants, or with
-// nil. It reports whether the transfer's connection has been silent for stalledPauses, which means
-// that it's dead.
+// observe is called once per pause. transfer is the one that writes the part p wants, or nil.
+// observe reports whether the transfer's connection is dead, because it has been silent for
+// stalledPauses pauses.
 func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 	received, conclusive := transfer.bytesReceived(p)
 	if !conclusive {
@@ -314,7 +317,7 @@ func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 		return false
 	}
 	if transfer != h.transfer || received != h.received {
-		// Another transfer writes the part now, or this one's connection is alive.
+		// Either another transfer writes the part now, or the transfer's connection is alive.
 		*h = partHolder{transfer: transfer, received: received}
 		return false
 	}
@@ -325,7 +328,7 @@ func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 // errTakenOver ends a transfer whose part another connection of the same peer goes on writing.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resume tells the sender how much of the content is stored, and delivers that much.
+// resume tells the sender how much of the content is stored, and delivers the stored content.
 func (w *writer) resume(to *body) error {
 	if to.part == nil {
 		w.in.answer.resume(0, 0, false)
@@ -343,10 +346,10 @@ func (w *writer) resume(to *body) error {
 // replayContent delivers the complete content that is stored under a key. stored is false if
 // there is none.
 //
-// Content that no longer has its digest is removed. It must have been damaged in the store,
-// because nothing that a sender sends can cause that. Content that can't be what the sender
-// announces counts as missing but stays, or a sender could delete content by lying about it.
-// If the sender is honest, its own content will replace what is stored once it's verified.
+// Content that no longer matches its digest is removed. It must have been damaged in the store,
+// because no sender can cause this. Content that can't be what the sender announces counts as
+// missing, but isn't removed, or a sender could delete content by lying about it. If the sender
+// is honest, its own content will replace the stored content once it's verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -382,8 +385,8 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, no faster than the application
-// consumes them. It holds the last piece, which may be the end of the content.
+// replay delivers and hashes the first size bytes of r, no faster than the application consumes
+// them. It withholds the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		hash := func() error {
@@ -402,8 +405,8 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan finds out how much of the first size bytes of r can be resumed: all of them for a blob,
-// but only the complete elements for an array. It stops when the transfer ends.
+// scan determines how much of the first size bytes of r a resumed transfer can use: all bytes
+// of a blob, but only the complete elements of an array. It stops when the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -420,9 +423,9 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 // inTurn runs fn, which reads or hashes a piece of stored content, when it is this transfer's
 // turn. It returns an error without running fn if the transfer ends first.
 //
-// At most half as many of these functions run at once as there are processors. A header of a
-// few bytes is enough to make us read a large stored content, and play (the game's own
-// traffic) must not have to wait for that.
+// The number of these functions that run at once is at most half the number of processors. A
+// header of a few bytes is enough to make us read a lot of stored content, and this must not
+// delay play (the game's own traffic).
 func (w *writer) inTurn(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -430,8 +433,8 @@ func (w *writer) inTurn(fn func() error) (err error) {
 	return err
 }
 
-// walk calls visit with the first size bytes of r, piece by piece. For an array, it stops
-// early if what is left isn't a complete element.
+// walk calls visit with the first size bytes of r, piece by piece. For an array, it stops early
+// if the rest isn't a complete element.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)
@@ -443,8 +446,8 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
-		// Fill up the buffer, which may begin with part of an element, and decode what is
-		// complete in it.
+		// Fill up the buffer, which may begin with part of an element, and decode the
+		// complete elements in it.
 		err := w.inTurn(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
@@ -466,7 +469,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	return nil
 }
 
-// walkBlob is walk for a blob, in pieces of a full part.
+// walkBlob is walk for a blob. All pieces but the last have the size of a full part.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
 		b := newPageBlock(partBytes)

@@ -9,9 +9,9 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// A Source is the result of a scan: the manifest, and access to the bytes of its chunks. Those
-// are read from the files when they are asked for, which works as long as the files do not
-// change. A Source is safe for concurrent use, except for Close.
+// A Source is the result of a scan: the manifest, and access to the bytes of its chunks. The
+// chunks are read from the files on demand, which works as long as the files do not change. A
+// Source is safe for concurrent use, except for Close.
 type Source struct {
 	Manifest *manifest.Manifest
 	Notes    []Note
@@ -21,8 +21,8 @@ type Source struct {
 	held   map[cdc.Digest][]byte // chunks kept in memory (ScanOptions.Hold)
 }
 
-// A piece is the place of a chunk in a file. If several files have the chunk, it's in the one
-// that was read last.
+// A piece is the location of a chunk in a file. If several files contain the chunk, it's the
+// file that was read last.
 type piece struct {
 	location
 	offset int64
@@ -38,9 +38,9 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk is Chunk without the verification, so it may return bytes that have changed. That
-// saves a hash where the other end verifies them anyway. If the bytes cannot be read, the
-// error wraps [ErrChanged] and names the file.
+// ReadChunk is Chunk without the verification, so it may return bytes that have changed. It
+// saves the hash computation for chunks that the other end verifies anyway. If the bytes cannot
+// be read, the error wraps [ErrChanged] and names the file.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, ok := s.chunks[c.Digest]
 	if !ok {
@@ -58,8 +58,8 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	if err == nil {
 		return buffer, nil
 	}
-	// The scan could read the file, so somebody has changed it since, unless the trouble is
-	// this machine's.
+	// The scan was able to read the file. If it can't be read now, somebody has changed it,
+	// unless this machine is out of resources.
 	err = reason(err)
 	if !outOfResources(err) {
 		err = errors.Join(ErrChanged, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// errEmptyPath is the error for an empty path. [filepath.Abs] would take it for the current
+// errEmptyPath is the error for an empty path. [filepath.Abs] would turn it into the current
 // folder, which a restore would then replace.
 var errEmptyPath = errors.New("an empty path, which would be the current folder: say . for that")
 
@@ -26,8 +26,8 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks] with better errors, which name the path and say if it's a
-// link that leads nowhere.
+// follow is [filepath.EvalSymlinks] with better errors: they name the path and say whether it's
+// a link that leads nowhere.
 func follow(p string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(p)
 	if err == nil {
@@ -39,8 +39,8 @@ func follow(p string) (string, error) {
 	return "", fmt.Errorf("%s: %w", p, reason(err))
 }
 
-// resolve returns the path of target with links resolved. If nothing is there, it resolves the
-// folder in which target will be created.
+// resolve returns the path of target with links resolved. If target doesn't exist, resolve
+// follows the links of the folder in which it will be created.
 func resolve(target string) (string, error) {
 	target, err := absolute(target)
 	if err != nil {
@@ -53,8 +53,8 @@ func resolve(target string) (string, error) {
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace returns an error if nothing can be renamed to target, whose links are resolved.
-// That way a restore fails before it has fetched anything.
+// checkPlace returns an error if no file or folder can be renamed to target, whose links must
+// be resolved. Thanks to this check, a restore fails before it has fetched anything.
 func checkPlace(target string) error {
 	_, err := os.Lstat(target)
 	switch {

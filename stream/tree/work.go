@@ -26,23 +26,22 @@ var workName = regexp.MustCompile(`^\.quiver-[0-9a-f]{16}$`)
 const (
 	workLock  = "lock"
 	workNew   = "new"   // staged content
-	workReady = "ready" // staged content about to be put in place; after an exchange, the old content
+	workReady = "ready" // staged content, about to be put in place; after an exchange, old content
 	workOld   = "old"   // old content, where names can't be exchanged
 	workGone  = "gone"  // old content that is being removed
 )
 
-// A workFolder is the folder in which a restore builds what it will put in place, and into
-// which it moves the old content. It's beside the target, since a rename only works within one
-// file system.
+// A workFolder is the folder in which a restore stages the new content and to which it moves
+// the old content. It's beside the target, because a rename only works within one file system.
 //
-// A crash can leave it in any state. The next restore of the target cleans up, see cleanUp.
+// A crash can leave it in any state. The next restore of the target cleans it up (see cleanUp).
 type workFolder struct {
 	path string
 	root *os.Root // nil once the folder is closed
 	lock *os.File // keeps other restores out until it's closed
 }
 
-// Tests replace these with a file system that has no locks, or that can't exchange names.
+// Tests replace these to simulate a file system that has no locks or can't exchange names.
 var (
 	tryLock  = files.TryLock
 	exchange = files.Exchange
@@ -51,8 +50,8 @@ var (
 // errForeign means that a file or folder with the work folder's name exists, but isn't ours.
 var errForeign = errors.New("somebody else's, and a restore needs the name")
 
-// workPath returns the path of the work folder for a target. It only depends on the target's
-// path, so that the next restore finds the folder again.
+// workPath returns the path of the work folder for a target. The name depends only on the
+// target, so the next restore finds the folder again.
 func workPath(target string) string {
 	name := cdc.Sum([]byte(filepath.Base(target)))
 	return filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
@@ -93,8 +92,8 @@ func acquire(lock *os.File, p string) error {
 	case errors.Is(err, files.ErrLocked):
 		return ErrBusy
 	case !files.Stands(lock):
-		// Another restore had the lock until just now, and removed the file at its end. Our
-		// lock would be on a file that nobody else can see.
+		// Another restore held the lock until just now, and removed the file when it finished.
+		// Our lock would be on a deleted file, which no other restore can see.
 		return ErrBusy
 	case err != nil:
 		return fmt.Errorf("lock in %s: %w", p, err)
@@ -102,7 +101,7 @@ func acquire(lock *os.File, p string) error {
 	return nil
 }
 
-// chmodIn is a variable so that tests can replace it with a file system without modes.
+// chmodIn is a variable so that tests can simulate a file system without modes.
 var chmodIn = (*os.Root).Chmod
 
 // chmod sets the mode of a name, if the file system has modes at all.
@@ -110,15 +109,16 @@ func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return ignoreUnsupported(chmodIn(w.root, name, mode))
 }
 
-// cleanUp finishes what an earlier restore left undone when it crashed during or after publish.
-// kept is a [*KeptError], or nil if it kept no old content.
+// cleanUp finishes the work of an earlier restore that crashed during or after publish. kept is
+// a [*KeptError] if old content had to be kept, and otherwise nil.
 func (w *workFolder) cleanUp(
 	ctx context.Context,
 	target string,
 	mayReplace func(context.Context, string) error,
 ) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
-		// It may have crashed after it moved the old content aside. Put that back.
+		// The earlier restore may have crashed after it moved the old content aside.
+		// Move the content back.
 		err := os.Rename(filepath.Join(w.path, workOld), target)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -128,15 +128,16 @@ func (w *workFolder) cleanUp(
 	if err != nil {
 		return nil, errors.Join(err, kept)
 	}
-	// What is left may be removed.
+	// The old content that is left may be removed.
 	return kept, errors.Join(w.removeReplaced(workOld), w.removeReplaced(workReady))
 }
 
 // publish puts the staged content in place and moves the old content into the work folder, in
 // one step if the system can do that.
 func (w *workFolder) publish(target string) error {
-	// An exchange leaves the old content under the name that the new content had. After a
-	// crash that must not be workNew, or the old content would be taken for staged content.
+	// An exchange leaves the old content under the name that the new content had. That name
+	// must not be workNew. Otherwise, after a crash, the next restore would take the old
+	// content for staged content.
 	if err := w.root.Rename(workNew, workReady); err != nil {
 		return err
 	}
@@ -159,8 +160,8 @@ func (w *workFolder) swap(ready, target string) error {
 		return nil
 	}
 
-	// The system can't exchange names. A rename still replaces a file with a file, but the old
-	// file would be lost, so keep it through a second link to it.
+	// The system can't exchange names. A rename can still replace a file with a file, but the
+	// old file would be lost. To keep it, create a second link to it.
 	aside := filepath.Join(w.path, workOld)
 	_ = os.Link(target, aside) // fails if target is a folder
 	if err := os.Rename(ready, target); err == nil || isNew {
@@ -168,8 +169,8 @@ func (w *workFolder) swap(ready, target string) error {
 	}
 	_ = os.Remove(aside)
 
-	// A rename doesn't replace a folder, so move that aside first. If we crash between the two
-	// renames, there is nothing at target until cleanUp moves the folder back.
+	// A rename can't replace a folder, so move the old folder aside first. If we crash between
+	// the two renames, there is nothing at target until cleanUp moves the folder back.
 	if err := os.Rename(target, aside); err != nil {
 		return err
 	}
@@ -179,8 +180,8 @@ func (w *workFolder) swap(ready, target string) error {
 	return nil
 }
 
-// A KeptError means that the restore is done, but somebody wrote to the content that it
-// replaced at the last moment. That content has been kept beside the target.
+// A KeptError means that the restore is complete, but that somebody changed the old content at
+// the last moment. The old content has been kept beside the target.
 type KeptError struct {
 	Path string // where the content is now
 }
@@ -189,11 +190,12 @@ func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks mayReplace about the old content in the work folder. What may not be removed is
-// moved to a name of its own beside the target, and reported as a [*KeptError] in kept.
+// rescue asks mayReplace whether the old content in the work folder may be removed.
+// Content that may not is moved to an unused name beside the target, and reported as a
+// [*KeptError] in kept.
 //
-// If something can't be moved, or ctx ends, rescue returns an error and leaves it in the work
-// folder. The caller must not remove anything then.
+// If some content can't be moved, or ctx ends, rescue returns an error and leaves the content
+// in the work folder. The caller must not remove anything in this case.
 func (w *workFolder) rescue(
 	ctx context.Context,
 	target string,
@@ -205,7 +207,8 @@ func (w *workFolder) rescue(
 			continue
 		}
 		if ctx.Err() != nil {
-			// It may have failed just because of ctx, which says nothing about the content.
+			// mayReplace may have failed only because ctx ended, which says nothing about the
+			// content.
 			return nil, context.Cause(ctx)
 		}
 		aside := conflictPath(target)
@@ -225,17 +228,17 @@ func conflictPath(target string) string {
 	for now := time.Now(); ; now = now.Add(time.Millisecond) {
 		suffix := now.Format(" (conflict 2006-01-02 15.04.05.000)")
 		aside := dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
-		// Usually the error is fs.ErrNotExist. If it's another one, looking further won't help,
-		// and the caller's rename will fail as well.
+		// Usually the error is fs.ErrNotExist. If it's a different error, trying other names
+		// won't help, and the caller's rename will fail as well.
 		if _, err := os.Lstat(aside); err != nil {
 			return aside
 		}
 	}
 }
 
-// removeReplaced removes old content. It renames it first, since a crash could leave it half
-// removed. To the next restore, that would look like a folder in which somebody has deleted
-// files.
+// removeReplaced removes old content. It renames the content first, because a crash could
+// leave it half removed. To the next restore, the rest would look like a folder in which
+// somebody has deleted files.
 func (w *workFolder) removeReplaced(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err
@@ -250,7 +253,7 @@ func (w *workFolder) removeReplaced(name string) error {
 	return w.remove(name)
 }
 
-// removeAllIn is a variable so that tests can replace it with a process that is killed.
+// removeAllIn is a variable so that tests can simulate a process that is killed.
 var removeAllIn = (*os.Root).RemoveAll
 
 // remove removes everything at name, even from folders without write permission.
@@ -268,9 +271,9 @@ func (w *workFolder) remove(name string) error {
 	return errors.Join(walkErr, removeAllIn(w.root, name))
 }
 
-// close closes the folder, and removes it too unless there's still something in it that the
-// next restore needs: staged content, or old content that rescue hasn't dealt with. It's a
-// no-op if the folder is closed already.
+// close closes the folder. It also removes the folder, unless it still holds something that the
+// next restore needs: staged content, or old content that rescue hasn't dealt with. Closing a
+// closed folder is a no-op.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
@@ -290,7 +293,7 @@ func (w *workFolder) release() error {
 	return err
 }
 
-// discard closes the folder and removes it with all that is in it.
+// discard closes the folder and removes it with everything in it.
 func (w *workFolder) discard() error {
 	err := errors.Join(
 		w.remove(workNew),
