@@ -24,7 +24,7 @@ type channel struct {
 
 	// Sending.
 	unreliable    queue[unreliableMessage] // messages not sent yet, or only in part
-	nextMessage   uint16                   // number of the next unreliable message to be sent in parts
+	nextMessage   uint16                   // number of the next unreliable message sent in parts
 	openAcked     bool                     // the peer has acknowledged all of the first message
 	outClosed     bool                     // this side has closed the channel
 	queuedBytes   int                      // bytes of messages that were never sent
@@ -42,7 +42,7 @@ type channel struct {
 	run      run    // the long message that is being assembled
 	opened   bool   // we opened it, or the peer's opening message was delivered
 	inClosed bool   // the peer's close was processed
-	lingers  bool   // both sides closed it, but the peer is charged until our answer is acknowledged
+	lingers  bool   // both sides closed it, but it's charged to the peer until our answer is acked
 
 	// Receiving unreliable messages.
 	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
@@ -134,7 +134,7 @@ func (ch *channel) midMessage(unreliableHeld bool) bool {
 }
 
 // opening reports whether we opened the channel and have sent all reliable messages on it, but
-// the peer hasn't acknowledged the first one yet. Tracked messages may follow from then on.
+// the peer hasn't acknowledged the first one yet. Tracked messages may already follow.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.firstUnsent == ch.next
 }

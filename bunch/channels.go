@@ -152,8 +152,8 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink replaces the map with a smaller one, because a map never frees its memory when it gets
-// emptier.
+// shrink replaces the map with a smaller one, because a map never frees the memory that it once
+// needed.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)

@@ -1,17 +1,17 @@
 package bunch
 
 // An allowance says which messages may be sent for the first time. Retransmissions don't need
-// any. There is none for play alone: if new play may be sent, so may new bulk.
+// an allowance. If new play may be sent, so may new bulk.
 //
-// A cork only holds back play. The messages of a transfer fill packets anyway, and their path
-// mustn't idle while the owner simulates a tick.
+// A cork only holds back play. Bulk fills packets anyway, and its path mustn't idle while the
+// owner simulates a tick.
 type allowance struct{ play, bulk bool }
 
 // includes reports whether new messages of level i may be sent.
 func (a allowance) includes(i int) bool { return a.play || a.bulk && i == bulkLevel }
 
-// canSendBunch reports whether there seems to be a bunch to send now. It may turn out that all
-// that's queued is held back, in which case AppendPacket drops the packet, which stays empty.
+// canSendBunch reports whether there seems to be a bunch to send now. If it turns out that
+// everything queued is held back, the packet stays empty, and AppendPacket drops it.
 func (c *Conn) canSendBunch(may allowance) bool {
 	if may.play && c.trackedReady() {
 		return true
@@ -28,8 +28,8 @@ func (c *Conn) canSendBunch(may allowance) bool {
 	return may.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// hasPending reports whether anything is queued on the first levels, whether or not it's held
-// back. Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
+// hasPending reports whether anything is queued on the first levels, even if it's held back.
+// Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
 func (c *Conn) hasPending(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].unsent.len() > 0 {
@@ -39,8 +39,8 @@ func (c *Conn) hasPending(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// newAllowed returns which messages may be sent for the first time now. None may during an
-// outage, or if the oldest undecided packet would become too old for the peer to remember.
+// newAllowed returns which messages may be sent for the first time now. None may be sent during
+// an outage, or if the oldest undecided packet would become too old for the peer to remember.
 // Play also has to wait for the end of the tick.
 func (c *Conn) newAllowed() allowance {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
@@ -48,7 +48,7 @@ func (c *Conn) newAllowed() allowance {
 }
 
 // bulkOpen reports whether bulk may be sent, which is the case if neither the window nor the
-// owner holds it back. A probe may carry some even if the owner does.
+// owner holds it back. A probe may carry bulk even if the owner holds it back.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.holdBulk || c.loss.probes > 0)
 }
@@ -56,11 +56,12 @@ func (c *Conn) bulkOpen() bool {
 // windowOpen reports whether the window has room for another packet of bulk.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.path.Fates {
-		// Probes disregard the window, and a carrier that reports fates has one of its own.
+		// Probes disregard the window, and a carrier that reports fates has a window of its
+		// own.
 		return true
 	}
-	// After two timeouts in a row the path is out. The window doesn't show that, because
-	// quic-go doesn't reduce it on timeouts, so only probes may be sent.
+	// Two consecutive timeouts mean that there is an outage, in which only probes may be sent.
+	// The window doesn't show the outage, because quic-go doesn't reduce it on timeouts.
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.congestion.Window(fullDatagram)
 }
 
@@ -90,8 +91,8 @@ func (c *Conn) fill() {
 	}
 }
 
-// fillTrackedAndRepeats adds what goes before bulk but has no level of its own: tracked
-// messages, and second copies of small calls.
+// fillTrackedAndRepeats adds the messages that go before bulk but have no level of their own:
+// tracked messages, and second copies of small calls.
 func (c *Conn) fillTrackedAndRepeats() {
 	before := c.build.bunches
 	if c.build.allowed.play {
@@ -136,11 +137,11 @@ func (c *Conn) placeResends(ch *channel) bool {
 // fillUnsent sends new messages of the channels on lv, which take turns. It stops when a bunch
 // doesn't fit, or when all of the channels are blocked.
 //
-// A turn is one entry, so that a long message doesn't delay other channels. In bulk it's a
-// whole message, unless the rest is held back, since the peer's limit is charged for all of a
-// message once it begins.
+// A turn is one entry, so that a long message doesn't delay other channels. For bulk, a turn is
+// a whole message, unless the rest of it is held back. The reason is that the peer's limit is
+// charged for all of a message once it begins.
 func (c *Conn) fillUnsent(lv *level) {
-	blocked := 0 // channels in a row
+	blocked := 0 // consecutive channels
 	for lv.unsent.len() > blocked && !c.build.full() {
 		ch := *lv.unsent.peek()
 		switch c.placeUnsent(ch) {
@@ -171,8 +172,8 @@ const (
 	turnBlocked                   // it's held back by the peer's limit or by the owner
 )
 
-// placeUnsent sends the next entry of ch that hasn't been sent before. If there's an
-// unreliable message that was queued before that entry, its next part is sent instead, unless
+// placeUnsent sends the next entry of ch that hasn't been sent before. If an unreliable message
+// was queued before that entry, placeUnsent sends the next part of that message instead, unless
 // the owner holds it back.
 func (c *Conn) placeUnsent(ch *channel) turnResult {
 	c.dropStale(ch)
@@ -190,14 +191,14 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 	e := ch.out.at(ch.firstUnsent)
 	i := e.nextQueued()
 	if i < 0 {
-		// All of it has been sent among the retransmissions.
+		// All of the entry has already been sent among the retransmissions.
 		ch.firstUnsent++
 		return turnDone
 	}
 	if ch.number != 0 && !e.started && !c.flow.allows(e.cost(), ch.priority) {
 		c.flow.block(c.now)
-		// Unreliable messages need no limit, so they may overtake the entry, except for the
-		// one that opens the channel.
+		// Flow control doesn't apply to unreliable messages, so they may overtake the entry,
+		// unless the entry opens the channel.
 		opens := ch.firstUnsent == 0 && ch.ours
 		if unreliable && !opens {
 			return c.placeUnreliable(ch)
@@ -212,16 +213,16 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 		if c.build.room() < minFill {
 			return turnNoRoom // the rest begins the next packet
 		}
-		// The piece was cut so that the next entry fills this packet. The rest follows in
-		// another one.
+		// The piece was cut so that the next entry fills this packet. The rest of the piece
+		// follows in another packet.
 		c.queueResend(ch, ch.firstUnsent, e)
 	}
 	ch.firstUnsent++
 	return turnDone
 }
 
-// queueResend makes sure that the pieces of entry n that are queued will be sent, before
-// anything new of their level.
+// queueResend makes sure that the queued pieces of entry n will be sent, before any new
+// messages of the same level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	if e.inResend {
 		return
@@ -242,7 +243,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	size, room := int(p.end-p.off), c.build.room()-h.size()
 	cut := c.cutAt(ch, n, size, room, e.npieces == 1)
 	switch {
-	case cut >= minPiece && e.cut(i, cut): // which it isn't if all of the piece is to be sent
+	case cut >= minPiece && e.cut(i, cut): // false if all of the piece is to be sent
 		h.flags |= flagPiece
 	case size > room:
 		return false
@@ -251,10 +252,10 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns how many bytes of a piece to send, given its size and how much room there is
-// in the packet. That's all of it or as much as fits, or else a little less than all, so that
-// a piece of the next entry fills the packet. whole is set if the entry hasn't been cut
-// before.
+// cutAt returns the number of bytes of a piece to send, given its size and the room in the
+// packet. Usually that's all of the piece, or as much as fits. It may also be a little less
+// than all, so that a piece of the next entry fills the packet. whole is set if the entry
+// hasn't been cut before.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	extra := 0 // the header grows if the entry is cut for the first time
 	if whole {
@@ -271,14 +272,13 @@ func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	return size
 }
 
-// moreFollows reports whether there is something to send after the next entry of ch in its
-// level.
+// moreFollows reports whether the level of ch has something to send after the next entry of ch.
 func (c *Conn) moreFollows(ch *channel) bool {
 	return ch.firstUnsent+1 < ch.next || c.level(ch).unsent.len() > 1
 }
 
-// putPiece adds piece p of entry n to the packet, and notes it in the packet's record. The
-// entry is charged to the peer's limit when its first piece is sent.
+// putPiece adds piece p of entry n to the packet, and adds it to the packet's record. The entry
+// is charged to the peer's limit when its first piece is sent.
 func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))

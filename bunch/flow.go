@@ -3,8 +3,8 @@ package bunch
 import "time"
 
 // flow implements flow control, which limits how much memory reliable bunches take at the
-// receiver. As with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an
-// absolute limit, to which the sender charges the price of each entry.
+// receiver. As with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an absolute
+// limit, and the sender charges the price of each entry to it.
 //
 // Channel 0 is exempt, so that control messages get through while a world is stopped. It has a
 // limit of its own, maxControl.
@@ -13,7 +13,7 @@ type flow struct {
 
 	// Sending.
 	sent      uint64 // price of all entries ever sent
-	limit     uint64 // how much the peer allows that to be
+	limit     uint64 // the maximum of sent that the peer allows
 	blocked   bool   // an entry can't be sent until the limit rises
 	blockedAt time.Duration
 	mustAsk   bool // the next packet asks for a higher limit
@@ -21,14 +21,14 @@ type flow struct {
 
 	// Receiving.
 	received   uint64 // price of all entries that ever arrived
-	consumed   uint64 // price of those whose messages the owner has taken
-	capacity   uint64 // price that messages waiting for the owner may have
+	consumed   uint64 // price of the entries whose messages the owner has taken
+	capacity   uint64 // maximum price of the messages that wait for the owner
 	advertised uint64 // the limit last sent to the peer
-	control    int    // price of what channel 0 holds; at most maxControl
+	control    int    // price of everything that channel 0 holds; at most maxControl
 
 	// Announcing a higher limit.
 	update      bool   // the next packet contains the limit
-	limitPacket uint64 // the last packet that did; if it's lost, another one will
+	limitPacket uint64 // the last packet that contained it; if it's lost, another one will
 
 	// Whether the capacity holds the peer back.
 	tight     bool   // cleared by ReceiveLimited
@@ -53,8 +53,8 @@ func (f *flow) grow(capacity int) {
 // kib returns the limit to announce, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// offer schedules an announcement of the limit, unless that has grown by less than a quarter
-// of the capacity, which isn't worth a packet.
+// offer schedules an announcement of the limit, unless the limit has grown by less than a
+// quarter of the capacity. Such an increase isn't worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.capacity/4 {
 		f.update = true
@@ -70,9 +70,9 @@ func (f *flow) limitSent(packet uint64) {
 
 // consume is called when the owner has taken messages of this cost.
 //
-// If that adds up to a quarter of the capacity within a round trip, the capacity is tight: a
-// peer whose rate doubles each round trip would then use up all of it before it gets the next
-// limit.
+// If the owner takes a quarter of the capacity within a round trip, the capacity is tight: a
+// peer whose rate doubles each round trip would use up all of the capacity before it
+// receives the next limit.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.sampledAt > roundTrip {
 		f.sampled, f.sampledAt = f.consumed, now
@@ -86,10 +86,10 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	f.offer()
 }
 
-// playLimit is how much of the peer's limit bulk leaves to play.
+// playLimit is the part of the peer's limit that bulk leaves to play.
 const playLimit = 64 << 10
 
-// block is called when something has to wait for a higher limit. If that takes long, we ask
+// block is called when something has to wait for a higher limit. If the wait gets long, we ask
 // for one.
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
@@ -98,8 +98,8 @@ func (f *flow) block(now time.Duration) {
 	}
 }
 
-// allows reports whether the limit has room for an entry. It always has for one that costs 0,
-// which is either free or charged already.
+// allows reports whether the limit has room for an entry. It always has room for an entry that
+// costs 0, which is either free or charged already.
 func (f *flow) allows(cost int, p Priority) bool {
 	if p == Bulk && cost > 0 {
 		cost += playLimit
@@ -107,8 +107,8 @@ func (f *flow) allows(cost int, p Priority) bool {
 	return f.sent+uint64(cost) <= f.limit
 }
 
-// raise applies a limit from the peer. If it's lower than the last, it's from a packet that
-// came late, and is ignored.
+// raise applies a limit from the peer. A limit that is lower than the last one is from a packet
+// that arrived late, and is ignored.
 func (f *flow) raise(kib uint64) {
 	if limit := kib << 10; limit > f.limit {
 		f.limit = limit
@@ -127,17 +127,18 @@ func (f *flow) take(cost int) bool {
 const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster. Each
-// time that turns out to be the case, it is reported once.
+// such finding is reported once.
 func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
 
-// SetReceiveLimit raises the number of bytes that reliable messages may hold here, which the
-// next packet tells the peer. A lower number has no effect.
+// SetReceiveLimit raises the number of bytes that reliable messages may hold here. The next
+// packet announces it to the peer. A lower number has no effect.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
 	c.changed = true
 }
 
-// consume gives the cost of messages that the owner has taken back to the peer's limit.
+// consume is called when the owner has taken messages. It gives their cost back to the peer's
+// limit.
 func (c *Conn) consume(cost uint64) {
 	c.flow.consume(c.now, c.congestion.Smoothed+tickTime, cost)
 	c.changed = c.changed || c.flow.update

@@ -5,19 +5,19 @@ package bunch
 //
 // Acks, control messages, probes and reliable messages with a priority above bulk are always
 // sent, and so are their resends. Resends of bulk are held back with the rest of the bulk,
-// except that a probe may carry some.
+// except that a probe may carry some of it.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.holdUnreliable = unreliable
 	c.holdBulk = bulk
 }
 
-// Waiting reports whether unreliable or tracked messages could be sent now, and whether bulk
-// could, if the owner did not hold them back.
+// Waiting reports what could be sent now if the owner did not hold it back. unreliable is about
+// unreliable and tracked messages.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	may := c.newAllowed()
 	unreliable = may.play && c.unreliables.messages+c.tracked.waiting.len() > 0
 
-	// newAllowed is only about new messages. Lost ones may be resent in any case.
+	// newAllowed only applies to new messages. Lost messages may be resent in any case.
 	lv := &c.levels[bulkLevel]
 	hasBulk := lv.resend.len() > 0 || may.bulk && lv.unsent.len() > 0
 	return unreliable, hasBulk && c.windowOpen()
@@ -32,7 +32,7 @@ const (
 	gateWindow  = "window"
 )
 
-// Gate returns what the messages on a channel are waiting for. If that is several things, it
+// Gate returns what the messages on a channel are waiting for. If there are several reasons, it
 // returns the first of:
 //
 //	reliable buffer  no slot is free, so the next reliable Send would overflow
@@ -47,7 +47,7 @@ const (
 // ([Conn.Cork]). It ignores tracked messages.
 //
 // The owner may hold back bulk because of its rate or because of the carrier's pace.
-// rateLimited says whether it is the rate.
+// rateLimited is true if the rate is the reason.
 func (c *Conn) Gate(number uint64, rateLimited bool) string {
 	ch := c.channels.find(number)
 	switch {

@@ -7,40 +7,42 @@ import (
 )
 
 const (
-	// lostRecordPTOs is how long we keep the record of a lost packet, in probe timeouts, so
-	// that a late ack can still free its entries. A packet may be in the network for that
-	// long. See RFC 9000, section 10.2.
+	// lostRecordPTOs is the number of probe timeouts for which we keep the record of a lost
+	// packet, so that a late ack can still free its entries. A packet may stay in the network
+	// for that long. See RFC 9000, section 10.2.
 	lostRecordPTOs = 3
 
-	// probePackets is how many packets may be sent for one probe timeout.
-	// See RFC 9002, section 6.2.4.
+	// probePackets is the number of packets that may be sent for each probe timeout. See RFC
+	// 9002, section 6.2.4.
 	probePackets = 2
 
-	// othersTime is how long we expect more datagrams of other machines after one has arrived.
+	// othersTime is the time for which we expect more datagrams of other machines after one
+	// of them has arrived.
 	othersTime = time.Second
 )
 
-// loss decides which packets are lost: those that acks have overtaken (RFC 9002, section 6.1)
-// and, after a timeout, those that nothing is heard of (section 6.2).
+// loss decides which packets are lost: packets that were overtaken by acknowledged ones
+// (RFC 9002, section 6.1) and, after a timeout, packets about which nothing has been
+// heard (section 6.2).
 //
 // Other machines, such as the one that moves slices of a transfer, may send datagrams over the
-// same path. When one of those arrives, it tells us about our own packets as well.
+// same path. The arrival of such a datagram tells us something about our own packets as well.
 type loss struct {
 	recovery.Losses
 
 	// Probe timeouts. (RFC 9002, section 6.2)
-	ptos        int           // how many have passed since the last ack
+	ptos        int           // number of timeouts since the last ack
 	probes      int           // packets that may still be sent regardless of all limits
-	nextRepeat  uint64        // the next probe repeats what this packet carried
+	nextRepeat  uint64        // the packet whose contents the next probe repeats
 	silentSince time.Duration // last ack, or first packet sent since nothing was in flight
 
 	// Datagrams of other machines.
-	overtaken   uint64        // packets below this number were overtaken by one
+	overtaken   uint64        // packets below this number were overtaken by such a datagram
 	othersUntil time.Duration // we expect more of them until then
 }
 
-// receiveAcks handles the acks in a packet: it settles the fate of the packets that they
-// cover, samples the round trip, and finds out which packets must be lost.
+// receiveAcks handles the acks in a packet: it settles the fate of the packets that they cover,
+// samples the round trip, and determines which packets must be lost.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
@@ -50,11 +52,11 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	c.leaveDark()
 	silence := t - max(c.loss.silentSince, c.path.since)
 	if c.sent.flying > 0 && silence >= c.darkTime() {
-		// The outage is over. What we sent during it may have been held up somewhere, so don't
-		// take that time for a round trip.
+		// The outage is over. Packets that we sent during the outage may have been held up
+		// somewhere, so don't take that time for a round trip.
 		//
-		// We go by the time and not by the number of timeouts, because a process that was
-		// stopped hasn't run any timers.
+		// We check the time and not the number of timeouts, because a process that was stopped
+		// hasn't run any timers.
 		c.congestion.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
@@ -97,7 +99,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 			if newest == nil {
 				newest = p
 			}
-			// Only the largest packet has its delay reported.
+			// The ack reports a delay only for the largest packet.
 			isLargest := p != nil && p == c.sent.At(largest)
 			if i == 0 && isLargest && largest >= c.path.foreign {
 				c.sampleRTT(t, p, h.delay)
@@ -112,7 +114,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 // wasn't acknowledged before, or nil if there's none.
 //
 // Packets that were acknowledged in one range are skipped in one step when they're
-// acknowledged again. Otherwise a peer could have us look at thousands of records by repeating
+// acknowledged again. Otherwise a peer could make us look at thousands of records by repeating
 // an ack of fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, err error) {
 	low = max(low, c.sent.Oldest)
@@ -141,17 +143,17 @@ func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 	c.congestion.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n and reports whether that's news.
+// ackPacket acknowledges packet n and reports whether the ack tells us anything new.
 //
-// It's also news if the packet had been declared lost, because once the round trip has grown,
-// there may be no other packets that show it.
+// The ack of a packet that was declared lost is new as well. After an increase of the round
+// trip, there may be no other packets that show the increase.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 	was := p.fate
 	if was != flying && was != lost {
 		return false
 	}
 
-	// The peer has got what was in it.
+	// The peer has received the packet's contents.
 	for _, it := range p.items {
 		c.ackItem(it)
 	}
@@ -223,8 +225,8 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses declares those packets lost that later ones have overtaken, unless the carrier
-// reports fates. Packets sent on an earlier path are left to giveUpForeign.
+// detectLosses declares packets lost if later ones have overtaken them, unless the carrier
+// reports fates. giveUpForeign handles packets sent on an earlier path.
 //
 // See RFC 9002, section 6.1.
 func (c *Conn) detectLosses(t time.Duration) {
@@ -248,14 +250,14 @@ func (c *Conn) detectLosses(t time.Duration) {
 	}
 }
 
-// Overtaken is called when a datagram has arrived that another machine sent over the same
-// path, at the time sent.
+// Overtaken is called when a datagram has arrived that another machine sent over the same path.
+// sent is the time when the machine sent it.
 //
-// This is for single packets of play (the game's own traffic) that share the path with another
-// machine's transfer. If such a packet is lost, no ack shows it soon, because we have nothing
-// to send after it. While these datagrams arrive, our packets ask for an ack at once, so we
-// can declare one lost if it is older than a datagram that arrived and 9/8 of the round trip
-// have passed.
+// This is for isolated packets of play (the game's own traffic) that share the path with
+// another machine's transfer. If such a packet is lost, no ack shows the loss soon, because we
+// have nothing to send after it. While these datagrams arrive, our packets ask for an immediate
+// ack. We can therefore declare a packet lost if it is older than a datagram that arrived and
+// 9/8 of the round trip have passed.
 //
 // See RFC 9002, section 6.1.2.
 func (c *Conn) Overtaken(now, sent time.Time) {
@@ -273,9 +275,9 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
-// BlackHole reports whether the path seems to drop large packets: three in a row with more
-// than 1,163 bytes were lost, whereas smaller ones that were sent after the first of them
-// arrived, and no larger one did. Each finding is reported once.
+// BlackHole reports whether the path seems to drop large packets, those with more than 1,163
+// bytes. This is the case if three large packets in a row were lost and none arrived, while a
+// small packet that was sent after the first of them did arrive. Each finding is reported once.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
 // losePacket declares packet n lost and queues what it carried for retransmission. We keep its
@@ -296,12 +298,12 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	}
 	c.queueFates(p, false)
 	if p.limit && n == c.flow.limitPacket {
-		c.flow.update = true // no later packet has announced it, so do it again
+		c.flow.update = true // no later packet has announced it, so announce it again
 	}
 }
 
-// removeCopy is called when an item is no longer in flight. It queues those pieces that aren't
-// in any other packet in flight.
+// removeCopy is called when an item is no longer in flight. It queues the pieces that aren't in
+// any other packet in flight.
 func (c *Conn) removeCopy(it item) {
 	for p := range it.pieces {
 		p.copies--
@@ -310,7 +312,7 @@ func (c *Conn) removeCopy(it item) {
 }
 
 // requeue queues the pieces of an item for retransmission, except for those that are
-// acknowledged or not wanted. It returns how many bytes that is.
+// acknowledged or not wanted. It returns the number of bytes that it has queued.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	for p := range it.pieces {
 		if !p.acked && wanted(p) {
@@ -338,13 +340,13 @@ func (c *Conn) ptoAt() (at time.Duration, ok bool) {
 	return c.sent.lastAsk + c.congestion.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe is called when the probe timeout expires. It lets two packets be sent regardless of
-// all limits, and queues a second copy of bunches in flight for them, the oldest first, as
-// much as fits into two small packets.
+// probe is called when the probe timeout expires. It allows two packets to be sent regardless
+// of all limits. To fill them, it queues second copies of bunches in flight, oldest first, as
+// many as fit into two small packets.
 //
-// If there's another timeout before an ack arrives, it goes on where this one left off, and
-// starts over at the end. All bunches thus have the same chance on a path that loses nearly
-// everything.
+// If there's another timeout before an ack arrives, probe continues where it left off, and
+// starts over once it reaches the end. This gives all bunches the same chance on a path that
+// loses nearly everything.
 //
 // See RFC 9002, section 6.2.4.
 func (c *Conn) probe() {

@@ -10,17 +10,19 @@ import (
 const (
 	// minDatagram is 1,163 bytes, so an entry always fits into a packet.
 	minDatagram = maxHeaderBytes + maxBunchHeader + EntryBytes
-	// fullDatagram is where quic-go's path MTU discovery ends.
+	// fullDatagram is the size at which quic-go's path MTU discovery ends.
 	fullDatagram = 1404
 
-	// playDatagram is the largest packet with play (the game's own traffic). It fills a common
-	// sealed packet. In a jumbo packet, play would have to wait for the bulk beside it.
+	// playDatagram is the maximum size of a packet with play (the game's own traffic).
+	// It fills an ordinary sealed packet. In a jumbo packet, play would have to wait for
+	// the bulk beside it.
 	playDatagram = 1420
 
-	// minPiece is the smallest piece to cut from an entry. Its header takes nearly as many bytes.
+	// minPiece is the minimum size of a piece cut from an entry. The header of a piece takes
+	// nearly as many bytes.
 	minPiece = 16
 
-	// minFill is how much room must be left in a packet for us to fill it with another piece.
+	// minFill is the minimum room left in a packet for us to fill it with another piece.
 	minFill = 32
 )
 
@@ -31,7 +33,7 @@ type builder struct {
 	limit     int         // the packet is full when len(buf) gets here
 	bulkLimit int         // the limit if there's no play in the packet
 	allowed   allowance   // which messages may be sent for the first time
-	record    *sentPacket // what we have to remember of the packet
+	record    *sentPacket // what we have to remember about the packet
 
 	bunches int              // in the packet
 	content recovery.Content // kinds of traffic in the packet
@@ -48,9 +50,9 @@ func (b *builder) widen() {
 	}
 }
 
-// full reports whether there's no room for even the smallest bunch. That's a reliable message
-// of one byte on a channel below 64, which takes 8 bytes: 6 for the header, one for the length
-// and one for the message.
+// full reports whether there's no room for even the smallest bunch. The smallest one is a
+// reliable message of one byte on a channel below 64. It takes 8 bytes: 6 for the header, one
+// for the length and one for the message.
 func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
@@ -62,7 +64,7 @@ func (b *builder) setFlag(flag byte) { b.buf[b.start+1] |= flag }
 func (b *builder) hasFlag(flags byte) bool { return b.buf[b.start+1]&flags != 0 }
 
 // AppendPacket appends the next packet, of at most size bytes, to buf and returns its number.
-// There is none if size is below 1,163.
+// There is no packet if size is below 1,163.
 //
 // It must be called until ok is false. Then there is nothing to send before NextTimeout or a
 // call to another method.
@@ -106,7 +108,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		c.fill()
 	}
 	if c.build.bunches == 0 && !required {
-		// There's no need for it, so drop the packet as if it had never been.
+		// The packet isn't needed, so drop it as if it had never existed.
 		c.sent.truncate(next)
 		c.received.unreported = unreported
 		c.idle()
@@ -123,18 +125,19 @@ func (c *Conn) mustSend(t time.Duration) bool {
 		c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
-// corkEnds returns from when on a higher limit is sent in spite of the cork.
+// corkEnds returns the time at which a higher limit is sent in spite of the cork.
 func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
 // mustPing reports whether the next packet must ask for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.mustAsk }
 
-// makeRoom makes room for the record of another packet by dropping the oldest one if need be,
-// and reports whether it could.
+// makeRoom makes room for the record of another packet. If need be, it drops the oldest record.
+// It returns false if there is no room.
 //
-// If the peer acknowledges nothing, the oldest packet is still in flight and must be declared
-// lost first. We only do that for a packet that is required. Otherwise its bunches would be
-// retransmitted in another packet, which would need room as well, and so on forever.
+// If the peer acknowledges nothing, the oldest packet is still in flight and must be
+// declared lost first. We only do that to send a packet that is required. Otherwise the
+// bunches of the lost packet would be retransmitted in another packet, which would need room
+// as well, and so on forever.
 func (c *Conn) makeRoom(t time.Duration, required bool) bool {
 	if !c.sent.full() {
 		return true
@@ -149,8 +152,9 @@ func (c *Conn) makeRoom(t time.Duration, required bool) bool {
 	return true
 }
 
-// appendHeader appends the packet's header, along with acks if any are asked for, and a limit
-// if there's a higher one to announce. If bunches follow, it leaves enough room for an entry.
+// appendHeader appends the packet's header, along with acks if the peer has asked for
+// any, and the limit if there's a higher one to announce. If bunches follow, it leaves
+// enough room for an entry.
 func (c *Conn) appendHeader(t time.Duration, hasBunches bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
@@ -206,7 +210,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 		c.putInFlight(t)
 	}
 
-	// Whatever required a packet is done with this one.
+	// This packet satisfies whatever required a packet.
 	if c.loss.probes > 0 {
 		p.probe = true
 		c.loss.probes--
@@ -233,8 +237,8 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	return packet, number, true
 }
 
-// putInFlight records that the packet is in flight and elicits an ack, and decides whether it
-// asks for one at once.
+// putInFlight records that the packet is in flight and elicits an ack. It also decides whether
+// the packet asks for the ack at once.
 func (c *Conn) putInFlight(t time.Duration) {
 	p, hasBulk := c.build.record, c.build.content.Bulk
 	if hasBulk {
@@ -267,13 +271,13 @@ func (c *Conn) putInFlight(t time.Duration) {
 // wantsAck reports whether the packet with bulk that was just put in flight should ask for an
 // ack at once.
 //
-// One in each sixteenth of the window does, but no more than every second packet. A small
-// window then opens as steadily as QUIC's, where every second packet is acknowledged (RFC
-// 9000, section 13.2.2). Since QUIC only increases its window while nearly all of it is in
-// flight, it grew half as fast with an ack for each eighth.
+// One packet in each sixteenth of the window asks, but at most every second packet. A small
+// window then opens as steadily as QUIC's, where every second packet is acknowledged (RFC 9000,
+// section 13.2.2). QUIC only increases its window while nearly all of it is in flight. With one
+// ack for each eighth of the window, it therefore grew half as fast.
 //
-// It also asks if the window is full with so few packets in flight that the peer would wait
-// for its ack delay to pass before it acknowledges them.
+// The packet also asks if the window is full with so few packets in flight that the peer would
+// let its ack delay pass before it acknowledges them.
 func (c *Conn) wantsAck() bool {
 	interval := max(2, c.congestion.Window(fullDatagram)/(16*fullDatagram))
 	stuck := c.sent.flying < 2*ackEvery && !c.windowOpen()
@@ -288,7 +292,7 @@ func (c *Conn) finishBare() {
 		c.received.acksOnly++
 	}
 	if asks || c.received.acksOnly >= pingEvery {
-		// After many packets with nothing but acks, we want to know which of them arrived.
+		// After many ack-only packets, we want to know which of them arrived.
 		c.build.setFlag(flagPing)
 	}
 }
@@ -301,7 +305,7 @@ func (c *Conn) idle() {
 	if hasBulk && !c.windowOpen() {
 		return // it's the window that holds us up
 	}
-	// We aren't making use of the window, so don't take our rate for that of the path. (RFC
-	// 9002, section 7.8)
+	// We aren't using all of the window, so our rate isn't the rate of the path. (RFC 9002,
+	// section 7.8)
 	c.congestion.Limited(c.sent.inFlight)
 }

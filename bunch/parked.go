@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived early or only in part, in the order of
-// their sequences. How much memory it takes depends on how many there are, and not on how far
-// ahead the peer is.
+// parked holds the entries of a channel that arrived early or only in part, ordered by
+// sequence. The memory that it takes depends on the number of these entries, and not on how
+// far ahead the peer is.
 type parked struct{ queue[*slot] }
 
-// keptParked is how many entries an empty list keeps room for. channelCost pays for that.
+// keptParked is the number of entries that an empty list keeps room for. channelCost
+// accounts for this memory.
 const keptParked = 8
 
 // find returns the index of entry n, or where to insert it if it isn't there.
@@ -24,8 +25,8 @@ func (p *parked) find(n uint64) (i int, ok bool) {
 	})
 }
 
-// drop removes the first entry and returns its slot. It shrinks the memory if there's far more
-// than the other entries need.
+// drop removes the first entry and returns its slot. It shrinks the memory if the remaining
+// entries need far less.
 func (p *parked) drop() *slot {
 	s := p.pop()
 	room := cap(p.items)

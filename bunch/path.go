@@ -24,8 +24,8 @@ type pathState struct {
 	giveUpAt time.Duration // if stale, when we declare them lost
 }
 
-// lossy reports whether the path loses at least playLoss of its packets. We go by the loss
-// rate of the carrier if it reports fates, and otherwise by what we have measured.
+// lossy reports whether the path loses at least playLoss of its packets. If the carrier reports
+// fates, we use its loss rate, and otherwise the one that we have measured.
 func (p *pathState) lossy(measured float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -34,15 +34,16 @@ func (p *pathState) lossy(measured float64) bool {
 }
 
 // judges reports whether we may draw conclusions about the path from the fate of a packet. We
-// don't if it's foreign, or if that's the job of a carrier that reports fates.
+// don't if the packet is foreign. We also don't if the carrier reports fates, because then that
+// is the carrier's job.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath is called when the path may have changed, which it has if Epoch or Fates is
-// different. Packets in flight may still arrive, so nothing is retransmitted for that, but
-// their fates say nothing about the new path.
+// SetPath is called when the path may have changed. It has changed if Epoch or Fates is
+// different. Packets in flight may still arrive, so a change alone causes no retransmissions,
+// but the fates of these packets say nothing about the new path.
 //
-// While a carrier reports fates, it is up to the carrier to pace packets and detect losses,
-// but we still probe if nothing is acknowledged.
+// A carrier that reports fates also paces packets and detects losses. We still send probes if
+// nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	t := c.advanceClock(now)
 	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
@@ -59,8 +60,8 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 
 // switchPath starts over on a new path, p.
 //
-// A carrier that reports fates still reports those of the packets in flight. If the previous
-// one didn't, we declare them lost when their acks are overdue.
+// If the previous carrier reported fates, it still reports those of the packets in flight. If
+// it didn't, we declare these packets lost when their acks are overdue.
 func (c *Conn) switchPath(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
@@ -76,9 +77,9 @@ func (c *Conn) switchPath(t time.Duration, p Path) {
 	c.changed = true
 }
 
-// Fate is called by a carrier that reports fates when it knows whether a packet has arrived.
-// If it is lost, what it carried is retransmitted. If it arrived, we wait for the peer to
-// acknowledge it before we free anything.
+// Fate is called by a carrier that reports fates when it knows whether a packet has arrived. If
+// the packet is lost, its contents are retransmitted. If it has arrived, we still wait for the
+// peer to acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -101,9 +102,10 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns when to declare the oldest packet in flight lost although the
-// carrier has reported its arrival. If the peer had kept what was in it, an ack would be here
-// by then. ok is false if it hasn't arrived, or nothing is in flight.
+// giveUpArrivedAt returns the time at which we declare the oldest packet in flight lost,
+// although the carrier has reported its arrival. If the peer had kept the packet's contents,
+// its ack would have arrived by then. ok is false if the packet hasn't arrived, or if
+// nothing is in flight.
 func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	_, p, ok := c.sent.oldestArrived()
 	if !ok {
@@ -112,7 +114,7 @@ func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	return p.arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign declares all foreign packets lost that are still in flight.
+// giveUpForeign declares all foreign packets that are still in flight lost.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.path.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {
@@ -120,8 +122,8 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares those packets lost that arrived long ago without being acknowledged,
-// which means that the peer didn't keep what was in them.
+// giveUpArrived declares packets lost if they arrived long ago but were never acknowledged.
+// This means that the peer didn't keep their contents.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for {
 		n, p, ok := c.sent.oldestArrived()

@@ -5,11 +5,12 @@ package bunch
 // than the memory that the bunch takes at the receiver, no matter in what order bunches arrive
 // (TestHeapIsCharged).
 const (
-	entryCost   = 80 // an entry besides its bytes: its slot, and its place among parked entries
-	messageCost = 64 // a message besides its bytes: its record in the ready list
+	entryCost   = 80 // an entry, excluding its bytes: its slot, and its place among parked entries
+	messageCost = 64 // a message, excluding its bytes: its record in the ready list
 
 	// channelCost is the price of a channel from its first entry until its opening message is
-	// taken, and once more from its close until both ends have acknowledged that.
+	// taken. It's charged once more from the channel's close until both ends have
+	// acknowledged the close.
 	channelCost = 512
 )
 
@@ -23,11 +24,11 @@ const (
 	maxControl = 160 << 10
 
 	// maxParked limits the price of unreliable and tracked messages that wait for the owner,
-	// including unreliable ones of which only some parts have arrived.
+	// including unreliable messages that have arrived only in part.
 	maxParked = 256 << 10
 )
 
-// price returns the price of an entry with size bytes. messages is how many there are in a
+// price returns the price of an entry with size bytes. messages is the number of messages in a
 // whole bunch, and otherwise 1.
 func price(flags byte, size, messages int) int {
 	if isAnswer(flags, size) {
@@ -93,8 +94,8 @@ func (c *Conn) charge(ch *channel, cost int) error {
 	return nil
 }
 
-// chargeEntry charges for an entry when its first piece arrives. If it opens the channel, the
-// channelCost for that was charged already, when findOrAccept accepted the channel.
+// chargeEntry charges for an entry when its first piece arrives. If the entry opens the
+// channel, channelCost was already charged when findOrAccept accepted the channel.
 func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	if isAnswer(s.flags, len(s.payload)) && !ch.outClosed {
 		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)

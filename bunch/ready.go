@@ -11,12 +11,12 @@ type readyList struct {
 }
 
 const (
-	// maxReadySpare is how many blocks we keep for reuse, which have room for 576 messages of
-	// a tick.
+	// maxReadySpare is the maximum number of blocks that we keep for reuse. They have room for
+	// 576 messages of a tick.
 	maxReadySpare = 32
 
-	// readyBlockLen is how many messages there are in a block. They take 1,152 bytes, and
-	// since that's one of the allocator's size classes, nothing is wasted.
+	// readyBlockLen is the number of messages in a block. A block takes 1,152 bytes. That's one
+	// of the allocator's size classes, so nothing is wasted.
 	readyBlockLen = 18
 )
 
@@ -67,7 +67,7 @@ func (r *readyList) pop(m *Message) {
 		r.from = 0
 	}
 	if r.n == 0 && r.blocks.cap() > maxReadySpare {
-		// There were unusually many, so don't keep the memory for their blocks.
+		// There were unusually many blocks, so don't keep the memory for the list of them.
 		r.blocks.release()
 	}
 }

@@ -55,8 +55,8 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 // ReceiveLent is like Receive, but the caller may reuse the datagram, since we copy whatever
 // we keep of it.
 //
-// The entries of a long message are copied into pooled blocks, which means that the message
-// causes no garbage beyond its own bytes.
+// The entries of a long message are copied into pooled blocks, so the message causes no garbage
+// beyond its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
@@ -75,8 +75,8 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 		c.flow.raise(h.limit)
 	}
 	if h.flags&flagPing != 0 && h.flags&flagAckNow != 0 {
-		// Either it's a probe or the peer is blocked by our limit and asks for a higher one.
-		// It may have missed the last limit, so announce it again.
+		// Either the packet is a probe, or the peer is blocked by our limit and asks for a
+		// higher one. The peer may have missed the last limit, so announce it again.
 		c.flow.update = true
 	}
 	for n := 0; len(rest) > 0; n++ {
@@ -99,7 +99,7 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // datagram.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	// State is only sent by the side that opened the channel.
+	// Only the side that opened a channel sends tracked messages on it.
 	if h.tracked() && !h.isRepair() && (h.channel == 0 || c.channels.isOurs(h.channel)) {
 		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", h.channel)
 	}
@@ -120,7 +120,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		if !completed || err != nil {
 			return err
 		}
-		// One more entry may be all that was missing to restore others of its group.
+		// This entry may be all that was missing to restore other entries of its group.
 		return c.receiveRestored(ch, c.restorer.entryReceived(ch, h.sequence))
 	case h.tracked():
 		return c.receiveTracked(ch, number, payload, size)
@@ -157,8 +157,8 @@ func (c *Conn) findOrAccept(h header) (*channel, error) {
 // piece of one. It reports whether the entry is complete now.
 //
 // An entry is processed at once if it's the next one in sequence. Otherwise it's parked until
-// the ones before it have arrived, but if it completes an unordered message, that is delivered
-// right away.
+// the entries before it have arrived. If it completes an unordered message, however, the
+// message is delivered right away.
 func (c *Conn) receiveReliable(
 	ch *channel, h header, payload []byte, size int,
 ) (completed bool, err error) {
@@ -215,8 +215,8 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 // receiveRestored handles entries that were restored from repair bunches as if they had been
 // received.
 //
-// It begins with the last one. If there are entries after a close, which is a violation, they
-// must be parked by the time we process the close, or else we wouldn't notice.
+// It begins with the last entry. Entries after a close are a violation. To notice it, we must
+// have parked these entries by the time we process the close.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
 		h := header{flags: s.flags, sequence: uint16(s.number)}
@@ -305,8 +305,8 @@ func (c *Conn) advance(ch *channel) error {
 		}
 		ch.expected++
 		if s.state == delivered {
-			// It overtook others, and its message is gone already. Only the slot remains to be
-			// freed.
+			// The entry's message overtook others and has already been delivered. Only the slot
+			// remains to be freed.
 			c.release(ch.number, entryCost)
 		} else if err := c.process(ch, s.number, s); err != nil {
 			return err
@@ -332,8 +332,8 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// deliverEntry delivers the messages that are complete with this entry. r is the run (a
-// message of several entries) that the entry belongs to if it isn't a whole bunch.
+// deliverEntry delivers the messages that this entry completes. r is the run (a message of
+// several entries) that the entry belongs to if it isn't a whole bunch.
 func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
@@ -344,9 +344,9 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error if entry n opens or closes a channel that it mustn't, or fails to
-// open one. The first entry on a channel must open it if the peer created the channel, and no
-// other entry may. Channel 0 is neither opened nor closed.
+// checkOpen returns an error if entry n wrongly opens or closes a channel, or fails to open
+// one. If the peer created the channel, the first entry on it must open it. No other entry may
+// do so. Channel 0 is neither opened nor closed.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {
@@ -360,15 +360,15 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 	return nil
 }
 
-// receiveClose processes the peer's close of a channel. If we haven't closed it ourselves, we
-// do so now in answer to that.
+// receiveClose processes the peer's close of a channel. If we haven't closed the channel
+// ourselves, we now do so in answer to the peer's close.
 func (c *Conn) receiveClose(ch *channel) {
 	if ch.owesAnswer() {
 		c.owed.count--
 	}
 	ch.inClosed = true
 	for len(ch.assemblies) > 0 {
-		// The other parts would be dropped, because the channel is closed.
+		// Further parts would be dropped, because the channel is closed.
 		c.assemblies.evict(ch.assemblies[0])
 	}
 	c.channels.peerClosed(ch)

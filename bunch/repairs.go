@@ -10,9 +10,9 @@ const (
 	// maxRepaired is the maximum number of entries in a group. A part of a transfer takes 30.
 	maxRepaired = 32
 
-	// minRepaired is the minimum number of entries in a message that gets repair bunches. With
-	// two or three entries, there would be as many repair bunches, and a game may send such
-	// messages in every tick.
+	// minRepaired is the minimum number of entries in a message that gets repair bunches. A
+	// message of two or three entries would get as many repair bunches, and a game may send
+	// such messages in every tick.
 	minRepaired = 4
 )
 
@@ -20,8 +20,8 @@ const (
 // reports fates. Without them, each loss there costs a round trip during which the path
 // carries nothing else.
 //
-// They are made for long messages in flight, once all that's queued has been sent and the
-// owner has no more.
+// They are made for long messages in flight, once everything queued has been sent and the owner
+// has nothing more to send.
 type repairs struct {
 	loss parity.Loss
 	runs queue[sentRun] // long messages that were sent; some may be acknowledged by now
@@ -55,14 +55,14 @@ func (r *repairs) forget() {
 	}
 }
 
-// more reports whether there are repair bunches of the current group left that may be useful.
+// more reports whether the current group has repair bunches left that may be useful.
 //
-// If all of the group is acknowledged, they aren't. Besides, after 65,536 entries their
-// sequence would be taken for that of other entries.
+// Once all of the group is acknowledged, they are no longer useful. Besides, after 65,536
+// further entries, their sequence would be taken for the sequence of other entries.
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // prepareNext makes sure that current is a repair bunch to send, and reports whether there is
-// any. measured is the loss rate that the carrier has measured.
+// one. measured is the loss rate that the carrier has measured.
 func (r *repairs) prepareNext(measured float64) bool {
 	for !r.more() {
 		if r.runs.len() == 0 {
@@ -96,9 +96,9 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	r.current = repair{group: g}
 }
 
-// groupOf returns the group that ends with entry last. It begins where the message does,
-// unless that would make more than maxRepaired entries, or some of them are no longer in the
-// reliable buffer. flying is how many of its entries aren't acknowledged.
+// groupOf returns the group that ends with entry last. It begins where the message does, unless
+// that would make more than maxRepaired entries, or some of them are no longer in the reliable
+// buffer. flying is the number of its entries that aren't acknowledged.
 //
 // ok is false if the message is too short, or opens or closes the channel.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
@@ -139,7 +139,7 @@ func (r *repairs) listShards(ch *channel, g group) {
 // hasSpare reports whether there's memory that trim can free, now or later.
 func (r *repairs) hasSpare() bool { return r.memory != nil || r.runs.len() > 0 }
 
-// trim frees the memory, except for what repair bunches need that are yet to be sent.
+// trim frees the memory, except for the memory of repair bunches that are yet to be sent.
 func (r *repairs) trim() {
 	r.forget()
 	r.runs.release()
@@ -148,9 +148,9 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch should be sent, and prepares it. That's the case once no
-// bulk is queued and the owner has no more of it, unless we have sent enough packets to know
-// that the path hardly loses any.
+// due reports whether a repair bunch should be sent, and prepares it. This is the case once no
+// bulk is queued and the owner has no more of it. No repair bunch is sent if we have sent
+// enough packets to know that the path hardly loses any.
 func (r *repairs) due(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&
 		r.loss.Estimate(path.Loss) >= tailLoss && r.prepareNext(path.Loss)

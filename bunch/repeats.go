@@ -3,22 +3,22 @@ package bunch
 import "time"
 
 const (
-	// tailLoss is the loss rate from which on we send the lost pieces at the end of a transfer
-	// twice.
+	// tailLoss is the loss rate at or above which we send the lost pieces at the end of a
+	// transfer twice.
 	tailLoss = 0.005
 
 	// tailCopies is the maximum number of copies of such a piece in flight.
 	tailCopies = 2
 
-	// playLoss is the loss rate from which on we send small calls twice. A single loss
-	// suffices for about 170 packets: it raises sentPackets.lossRate to 1/lossSpan, of which
-	// each ack then takes away 1/lossSpan.
+	// playLoss is the loss rate at or above which we send small calls twice. A single loss
+	// keeps the rate above this for about 170 packets. It raises sentPackets.lossRate to
+	// 1/lossSpan, and each ack then lowers the rate by 1/lossSpan of its value.
 	playLoss = 0.002
 
-	// repeatQueue is the longest queueing delay at which we still send calls twice without
-	// bulk beside them, judged by the shortest recent round trip. A longer one means a
-	// standing queue, which may well be due to the calls. At 10 ms, jitter would count as a
-	// queue.
+	// repeatQueue is the maximum queueing delay at which we still send calls twice without
+	// bulk beside them. The delay is judged by the shortest recent round trip. A longer delay
+	// means a standing queue, which may well be due to the calls. With a limit of 10 ms,
+	// jitter would count as a queue.
 	repeatQueue = 25 * time.Millisecond
 
 	// maxRepeats and repeatBytes limit how much play a packet repeats. There's room for the
@@ -28,9 +28,10 @@ const (
 	repeatBytes = 256
 )
 
-// repeats holds small reliable bunches of play (the game's own traffic) that have been sent
-// once. They're sent again in the next packet that has other bunches. If the first packet is
-// lost, they're late only by the time between the two, and not by more than a round trip.
+// repeats holds small reliable bunches of play (the game's own traffic) that have been
+// sent once. They're sent again in the next packet that has other bunches. If the first
+// packet is lost, they're late only by the time between the two packets, instead of by
+// more than a round trip.
 type repeats struct {
 	items [maxRepeats]item // the first n are in use
 	n     int
@@ -51,10 +52,10 @@ func (r *repeats) note(p *sentPacket) {
 }
 
 // fillRepeats adds the repeats to a packet that is sent anyway, because it has bunches already
-// or will have bulk. If it isn't, they wait for the next one.
+// or will have bulk. Otherwise the repeats wait for the next packet.
 //
-// Those that don't fit are dropped, and so are all of them if it's calls alone that are
-// building up a queue.
+// Repeats that don't fit are dropped. All of them are dropped if the calls alone are causing a
+// queue.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
 	newBulk := c.build.allowed.bulk && lv.unsent.len() > 0
@@ -69,7 +70,7 @@ func (c *Conn) fillRepeats() {
 	c.repeats = repeats{}
 }
 
-// placeOn adds the repeats to the packet until it's full, leaving out those that have been
+// placeOn adds the repeats to the packet until it's full, leaving out repeats that have been
 // acknowledged or declared lost by now.
 func (r *repeats) placeOn(c *Conn) {
 	for _, it := range r.items[:r.n] {

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches a connection keeps until they're enough to
-	// restore something. With their sets they take 51 KiB. If there are more, the group that
-	// got one least recently is dropped, and we wait for the peer to retransmit its entries.
+	// maxHeldRepairs is the maximum number of repair bunches that a connection keeps until
+	// they're enough to restore something. With their sets, they take 51 KiB. If there are
+	// more, we drop the group that hasn't received one for the longest time, and wait for the
+	// peer to retransmit its entries.
 	maxHeldRepairs = 32
 
-	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see groupEntries). A
-	// lost packet makes two.
+	// maxCuts is the maximum number of cuts that a group may have besides 0 and EntryBytes (see
+	// groupEntries). A lost packet makes two cuts.
 	//
-	// The bytes between two cuts are restored on their own, so the more cuts there are, the
-	// more work it is. The limit is there because the peer controls their number
-	// (BenchmarkRestoreWorst).
+	// The bytes between two cuts are restored separately, so more cuts mean more work. There
+	// must be a limit, because the peer controls the number of cuts (BenchmarkRestoreWorst).
 	maxCuts = 16
 )
 
-// A restorer collects the repair bunches that a connection receives, on all its channels,
-// until they suffice to restore the entries that are missing of their group.
+// A restorer collects the repair bunches that a connection receives, on all its channels, until
+// they suffice to restore the missing entries of their group.
 type restorer struct {
 	sets []*repairSet // one for each group; the one that last got a repair bunch is last
 	held int          // repair bunches in all sets
@@ -95,9 +95,9 @@ func (r *restorer) hasSpare() bool { return r.sets != nil }
 // trim drops all repair bunches.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore returns the missing entries of a set's group, provided that there are enough repair
-// bunches to restore them. It removes the set if it did, and also if the set is of no more
-// use.
+// restore returns the missing entries of a set's group, provided that there are enough
+// repair bunches to restore them. It removes the set if the entries were restored, or if the
+// set is of no more use.
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := groupEntriesOf(ch, set.group)
 	needed := e.shardsNeeded()
@@ -117,9 +117,9 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 
 // groupEntries are the entries of a group, as far as they have arrived.
 //
-// They are restored a range at a time. The cuts divide them into ranges of which an entry has
-// either all bytes or none: there's a cut wherever a range that has arrived begins or ends, in
-// any of the entries.
+// They are restored one range at a time. The cuts divide the entries into ranges, such that
+// each entry has either all bytes of a range or none. There's a cut wherever a range that has
+// arrived begins or ends in any of the entries.
 type groupEntries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
@@ -152,9 +152,9 @@ func groupEntriesOf(ch *channel, g group) groupEntries {
 	return e
 }
 
-// shardsNeeded returns how many repair bunches it takes to restore the group. Each range needs
-// as many as there are entries without it, so it's the most that any range needs, and 0 if
-// there are no entries.
+// shardsNeeded returns the number of repair bunches that are needed to restore the group, or 0
+// if there are no entries. A range needs one repair bunch for each entry that lacks the range.
+// The range that needs the most determines the result.
 func (e groupEntries) shardsNeeded() (most int) {
 	for i := range len(e.cuts) - 1 {
 		off, end := e.cuts[i], e.cuts[i+1]
@@ -169,8 +169,8 @@ func (e groupEntries) shardsNeeded() (most int) {
 	return most
 }
 
-// restore restores what is missing with the repair bunches of set, which must be as many as
-// shardsNeeded returns. It returns the entries that weren't complete before.
+// restore restores the missing bytes with the repair bunches of set, which must have at least
+// as many as shardsNeeded returns. It returns the entries that weren't complete before.
 func (e groupEntries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

@@ -3,14 +3,14 @@ package bunch
 import "time"
 
 const (
-	// saturatedAfter is how long every tick must begin with unreliable messages left over from
-	// an earlier one for the path to count as saturated. UE: two ticks of credit (QueuedBits),
-	// at 30 Hz.
+	// The path counts as saturated if, for saturatedAfter, every tick has begun with unreliable
+	// messages left over from an earlier tick. UE: two ticks of credit (QueuedBits), at 30 Hz.
 	saturatedAfter = 66 * time.Millisecond
 
-	// maxBacklog limits the bytes of unreliable messages that we queue on a saturated path.
-	// Beyond it, a new message pushes out the oldest ones of its channel. At 50 kB/s this much
-	// takes 0.6 s to drain, whereas the 256 KiB of maxUnreliable would take 5 s.
+	// maxBacklog is the maximum number of bytes of unreliable messages that we queue on a
+	// saturated path. Beyond it, a new message pushes out the oldest messages of its
+	// channel. At 50 kB/s, the backlog takes 0.6 s to drain, whereas the 256 KiB of
+	// maxUnreliable would take 5 s.
 	maxBacklog = 32 << 10
 )
 
@@ -18,15 +18,15 @@ const (
 // sent, either because the path is too slow or because the owner holds them back to keep to its
 // rate.
 //
-// It works in ticks: the owner brackets each with Cork(true) and Cork(false). Between two of
-// them, there's time to send what the first has queued. If some of that is still in the queue
-// when the next one begins, we're behind, and once we've been behind for saturatedAfter, we're
-// saturated.
+// It works in ticks. The owner brackets each tick with Cork(true) and Cork(false). Between two
+// ticks, there's time to send the messages that the first one has queued. If some of them are
+// still in the queue when the next tick begins, we're behind. Once we've been behind for
+// saturatedAfter, we're saturated.
 type saturationDetector struct {
 	behind      bool          // the last tick began with messages left over from an earlier one
 	behindSince time.Duration // when behind last became true
 
-	// Messages that aren't left over, since there hasn't been an occasion to send them. A
+	// Messages that don't count as left over, because there has been no chance to send them. A
 	// message is deferred while another channel must be acknowledged first (see Conn.After).
 	newUnreliable int    // unreliable messages queued since the last tick ended, not deferred
 	newBytes      volume // bytes queued on channels since then, not deferred
@@ -47,7 +47,8 @@ func (s *saturationDetector) beginTick(now time.Duration, waiting int) {
 	}
 }
 
-// endTick is called when a tick ends. What is in the queue now should be gone by the next one.
+// endTick is called when a tick ends. The messages in the queue now should be gone when
+// the next tick begins.
 func (s *saturationDetector) endTick() {
 	s.newUnreliable = 0
 	s.newBytes = volume{}
@@ -68,9 +69,9 @@ func (c *Conn) Unreliable() (bytes int, saturated bool) {
 // unreliableFull reports whether there's no room in the queue for another unreliable message of
 // size bytes.
 //
-// There are two limits. maxUnreliable is about memory, so it applies to the price, which
-// includes the overhead of each message. maxBacklog is about how long the path needs to drain
-// the queue, so only the bytes matter.
+// There are two limits. maxUnreliable limits memory, so it applies to the price, which includes
+// the overhead of each message. maxBacklog limits the time that the path needs to drain the
+// queue, so only the bytes matter.
 func (c *Conn) unreliableFull(size int) bool {
 	after := c.unreliables
 	after.add(1, size)

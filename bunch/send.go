@@ -116,8 +116,8 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	return nil
 }
 
-// overflow handles a message of n entries that ch has no room for, in the way that
-// Config.Overflow asks for.
+// overflow handles a message of n entries that ch has no room for, according to
+// Config.Overflow.
 func (c *Conn) overflow(ch *channel, n int) error {
 	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
@@ -128,8 +128,8 @@ func (c *Conn) overflow(ch *channel, n int) error {
 		ch.number, out, slots, n))
 }
 
-// merge adds a small message to the newest entry, unless that has been sent already, and
-// reports whether it did. UE: UChannel::SendBunch, Merge.
+// merge adds a small message to the newest entry, provided that the entry has room and hasn't
+// been sent yet. It reports whether it did. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.firstUnsent == ch.next {
 		return false
@@ -161,8 +161,8 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addQueued is called when the number of bytes queued on ch grows by bytes, or falls if that's
-// negative.
+// addQueued is called when the number of bytes queued on ch changes. bytes is the change,
+// which may be negative.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0 || ch.predecessor != nil:
@@ -176,7 +176,8 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	c.level(ch).add(ch, bytes)
 }
 
-// schedule puts ch on those queues of its level for which it has something to send.
+// schedule adds ch to the queues of its level: to resend if it has entries to resend, and to
+// unsent if it has anything unsent.
 func (c *Conn) schedule(ch *channel) {
 	if ch.predecessor != nil {
 		return // releaseSuccessor schedules it
@@ -198,8 +199,8 @@ type cork struct {
 	on    bool          // between Cork(true) and Cork(false)
 	since time.Duration // when it was last turned on
 
-	// flushing is set while messages may be sent in spite of the cork. That's the case after
-	// Flush, and if a tick begins while messages of an earlier one are still queued. It's
+	// flushing is set while messages may be sent in spite of the cork. This is the case after
+	// Flush, and if a tick begins while messages of an earlier tick are still queued. It's
 	// cleared once nothing more can be sent.
 	flushing bool
 }
@@ -214,8 +215,8 @@ func (k *cork) open() bool { return !k.on || k.flushing }
 // are still sent, and a higher limit is delayed by no more than Config.AckDelay.
 //
 // If ticks take longer than their interval, a tick may begin before the carrier was able to
-// send all messages of the last one. These are sent regardless of the cork, along with
-// messages queued before they are gone.
+// send all messages of the previous tick. These messages are then sent regardless of the cork,
+// along with any messages that are queued before they are gone.
 func (c *Conn) Cork(on bool) {
 	begins, ends := on && !c.cork.on, !on && c.cork.on
 	if begins {
@@ -236,7 +237,7 @@ func (c *Conn) Cork(on bool) {
 	c.cork.on = on
 }
 
-// Flush lets everything be sent that is queued now, even during a tick.
+// Flush lets everything that is queued now be sent, even during a tick.
 func (c *Conn) Flush() {
 	c.cork.flushing = c.cork.on
 	c.changed = true
@@ -269,8 +270,8 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// rate returns at how many bytes per second we expect to send a backlog, or 0 if we don't
-// know.
+// rate returns the number of bytes per second at which we expect to send a backlog, or
+// 0 if we don't know.
 func (c *Conn) rate() float64 {
 	rate := c.congestion.Estimate()
 	if c.path.Fates {
@@ -308,9 +309,9 @@ func (c *Conn) checkWatches() {
 	})
 }
 
-// After holds back everything on the channel number until the peer has acknowledged all of the
-// channel earlier, including its close, so the peer is certain to receive that first. There is
-// no other ordering between channels. It costs a round trip.
+// After holds back everything on channel number until the peer has acknowledged everything on
+// channel earlier, including its close. The peer is therefore certain to receive all of earlier
+// first. This costs a round trip. There is no other ordering between channels.
 //
 // This end must have closed earlier, and must not have sent anything on number yet. After does
 // nothing if all of earlier is acknowledged already.

@@ -41,8 +41,8 @@ func (it *item) pieces(yield func(*piece) bool) {
 	}
 }
 
-// A sentPacket is what we remember of a packet until we know its fate. If it's lost or was
-// skipped, we remember it for another lostRecordPTOs.
+// A sentPacket is the record of a packet that we keep until we know its fate. If the packet is
+// lost or was skipped, we keep the record for another lostRecordPTOs.
 type sentPacket struct {
 	// How it was sent.
 	size   int
@@ -70,7 +70,7 @@ type sentPacket struct {
 // the newest.
 type sentPackets struct {
 	recovery.Ring[sentPacket]
-	undecided uint64 // none below this number is in flight
+	undecided uint64 // no packet below this number is in flight
 	loaded    int    // records of packets with bunches
 
 	// Packets in flight.
@@ -78,16 +78,16 @@ type sentPackets struct {
 	inFlight int // in bytes
 
 	lastAsk      time.Duration // when an ack-eliciting packet was last sent
-	bulkSinceAsk int           // packets with bulk since the last that asked for an ack at once
+	bulkSinceAsk int           // packets with bulk since one of them asked for an ack at once
 	lossRate     float64       // share of packets lost, smoothed over lossSpan packets
 }
 
-// lossSpan is how many packets the loss rate is smoothed over. At 30 Hz they take nine
-// seconds.
+// lossSpan is the number of packets over which the loss rate is smoothed. At 30 Hz, sending
+// them takes nine seconds.
 const lossSpan = 256
 
-// bareRecords is the limit on records while few packets have bunches. It's enough for two
-// seconds with an ack every millisecond. There must be a limit, because a peer can make us
+// bareRecords is the maximum number of records while few packets have bunches. It's enough for
+// two seconds with an ack every millisecond. There must be a limit, because a peer can make us
 // send any number of acks and limits.
 const bareRecords = 2048
 
@@ -95,11 +95,11 @@ const bareRecords = 2048
 // play doesn't take more.
 const initialSent = 4
 
-// full reports whether a record must be dropped before another may be added. It drops those
+// full reports whether a record must be dropped before another may be added. It drops records
 // that no longer matter.
 //
-// There's no use in more records than seenWindow, since that's how many packets the peer
-// remembers.
+// More records than seenWindow would be of no use, since the peer doesn't remember more
+// packets.
 func (s *sentPackets) full() bool {
 	limit := max(bareRecords, min(seenWindow, 8*s.loaded))
 	if s.Len() < limit {
@@ -164,7 +164,7 @@ func (s *sentPackets) packetSent(p *sentPacket, now time.Duration) {
 }
 
 // keepAliveAt returns when a keep-alive is due, unless an ack-eliciting packet is sent before.
-// every is the interval of keep-alives. ok is false if that's 0, or if a packet is in flight.
+// every is the interval of keep-alives. ok is false if every is 0, or if a packet is in flight.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
@@ -179,7 +179,7 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	case f == lost:
 		s.lossRate += (1 - s.lossRate) / lossSpan
 	case p.fate == lost:
-		// It was only late, so take back what we added for it.
+		// The packet was only late, so take back what we added for its loss.
 		s.lossRate = max(0, s.lossRate-1.0/lossSpan)
 	default:
 		s.lossRate -= s.lossRate / lossSpan
@@ -187,16 +187,17 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	p.fate = f
 }
 
-// truncate removes the records of packets that were never sent: number next and those above
-// it. There's one, and perhaps a skipped number before it.
+// truncate removes the records of packets that were never sent: number next and those above it.
+// There's one such record, and perhaps a skipped number before it.
 func (s *sentPackets) truncate(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were skipped between n and the third packet sent after
-// it. They mustn't count toward the packet threshold, because they never overtook n. There may
-// be several in a row if the carrier refused packets. (RFC 9002, section 6.1.1)
+// skippedAfter returns how many numbers were skipped between n and the third packet sent
+// after it. Skipped numbers mustn't count toward the packet threshold, because they never
+// overtook n. There may be several consecutive ones if the carrier refused packets. (RFC
+// 9002, section 6.1.1)
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -218,7 +219,7 @@ func (s *sentPackets) dropExpired(now time.Duration) {
 	}
 }
 
-// spread returns how many numbers there are from the oldest packet in flight to the newest
+// spread returns the number of packet numbers from the oldest packet in flight to the newest
 // packet.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
@@ -227,7 +228,7 @@ func (s *sentPackets) spread() int {
 
 // firstFlying returns the number of the oldest packet in flight. ok is false if there's none.
 func (s *sentPackets) firstFlying() (n uint64, ok bool) {
-	// Go on from where the last call found it.
+	// Continue where the last call stopped.
 	s.undecided = max(s.undecided, s.Oldest)
 	for ; s.undecided < s.Next; s.undecided++ {
 		if s.At(s.undecided).fate == flying {

@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// A slotState is how much of its entry a slot holds.
+// A slotState says how much of its entry a slot holds.
 type slotState uint8
 
 const (
@@ -30,7 +30,7 @@ type slot struct {
 
 	// Memory of the payload.
 	pooled bool   // it's one of the connection's blocks
-	pinned uint16 // how many bytes it keeps in memory that aren't part of it
+	pinned uint16 // bytes that it keeps in memory in addition to its own
 }
 
 // An extent is a range of bytes, from off to end-1.
@@ -67,9 +67,9 @@ func (s *slot) has(off, end uint16) bool {
 	})
 }
 
-// pad extends the last entry of a run to EntryBytes with zeros, which count as arrived, since
-// the parity in repair bunches does the same. The payload is copied for that. ok is false if
-// the entry is in too many pieces.
+// pad extends the last entry of a run to EntryBytes with zeros, as the parity in repair bunches
+// does. The zeros count as arrived. To extend the payload, pad copies it. ok is false if the
+// entry is in too many pieces.
 func (s *slot) pad() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -85,14 +85,15 @@ func (s *slot) complete() bool {
 }
 
 // mayOvertake reports whether the entry is here and belongs to a message that needn't wait for
-// earlier ones. A message that opens or closes the channel must.
+// earlier ones. A message that opens or closes the channel must wait.
 func (s *slot) mayOvertake() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 
 const (
-	// maxPinned is how many bytes payloads may keep in memory in all that aren't part of them,
-	// as they're the rest of a datagram or of a block. Once it's reached, payloads are copied.
+	// maxPinned is the maximum number of bytes that all payloads together may keep in memory in
+	// addition to their own. Such bytes are the rest of a datagram or of a block. Once
+	// maxPinned is reached, payloads are copied.
 	maxPinned = 32 << 10
 
 	maxSlots = 64 // slots kept for reuse
@@ -128,12 +129,12 @@ func (p *payloadMemory) free(s *slot) {
 	p.slots.put(s)
 }
 
-// keep sets the payload of s. It may alias the datagram, which has size bytes, or else it's
-// copied.
+// keep sets the payload of s. The payload either aliases the datagram, which has size
+// bytes, or is a copy.
 //
-// It's copied if the caller will reuse the datagram, if that would keep a datagram in memory
-// for less than a quarter of it, or if maxPinned is reached. If the payload makes up all of
-// size, though, it's memory of our own and there's never a need to copy it.
+// We copy the payload if the caller will reuse the datagram, if an alias would keep a datagram
+// in memory for less than a quarter of its bytes, or if maxPinned is reached. A payload that
+// makes up all of size, however, is memory of our own and never needs to be copied.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	wasted := size - len(payload)
 	isOurs := wasted == 0
@@ -147,9 +148,8 @@ func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	copy(s.payload, payload)
 }
 
-// block gives s memory of its own for size bytes. If it's for an entry of a long message,
-// that's a block from the pool, unless more than half of it would be wasted. join gives it
-// back.
+// block gives s memory of its own for size bytes. An entry of a long message gets a block from
+// the pool, unless more than half of the block would be wasted. join gives the block back.
 func (p *payloadMemory) block(s *slot, size int) {
 	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && p.pin(s, EntryBytes-size) {
 		s.payload, s.pooled = p.blocks.get(EntryBytes)[:size], true
@@ -169,9 +169,9 @@ func (p *payloadMemory) pin(s *slot, wasted int) bool {
 	return true
 }
 
-// messageMemory returns memory for a message of size bytes. It's a page, which Conn.Reuse can
-// take back, unless the page is larger than what the peer is charged for the message (see
-// inMemory).
+// messageMemory returns memory for a message of size bytes. The memory is a page, which
+// Conn.Reuse can take back, unless a page is larger than what the peer is charged for the
+// message (see inMemory).
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]

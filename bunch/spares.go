@@ -5,8 +5,8 @@ import "slices"
 // spares is a stack of items kept for reuse, such as blocks of memory.
 type spares[T any] struct {
 	items    []T
-	limit    int // put drops further items
-	unneeded int // the fewest items there have been since the last trim
+	limit    int // maximum number of items; put drops any more
+	unneeded int // minimum number of items since the last trim
 }
 
 // take returns the item that was put back last, or the zero value if there's none.
@@ -54,8 +54,8 @@ const (
 	maxRings   = 32             // rings kept, one for each lane (channel of bulk) of a Window
 	maxFull    = 128 * maxRings // full blocks kept, as a lane fills half of its reliable buffer
 
-	// maxPieceRoom is how many full blocks we keep for received pieces. It's enough for two
-	// long messages of which every other entry comes in pieces.
+	// maxPieceRoom is the maximum number of full blocks that we keep for received pieces. It's
+	// enough for two long messages in which every other entry arrives in pieces.
 	maxPieceRoom = 64
 )
 

@@ -17,10 +17,11 @@ type Stats struct {
 	BunchesResent                uint64
 	PayloadSent                  uint64 // the payload in BytesSent; resent payload counts again
 	PacketsOutOfOrder            uint64 // received after a packet that was sent later
-	// Calls of Cork(true), and how many found play of an earlier tick still unsent.
+	// Calls of Cork(true), and how many of these calls found play of an earlier tick still
+	// unsent.
 	Ticks, TicksSaturated uint64
 	PacketsLost           uint64 // declared lost, though some may have arrived late
-	PacketsMissing        uint64 // the peer's numbers that didn't arrive; it skipped some of them
+	PacketsMissing        uint64 // packet numbers that didn't arrive; the peer skipped some of them
 	SpuriousLosses        uint64 // declared lost, but acked later
 	// Repair bunches sent, which are included in BunchesSent, and entries restored with those
 	// of the peer.
@@ -35,18 +36,18 @@ type Stats struct {
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
 	// Repair bunches that weren't needed, because they or their entries had already arrived,
-	// and some if there were too many.
+	// and repair bunches dropped because there were too many.
 	DroppedRepairs    uint64
 	DroppedBeforeOpen uint64 // unreliable and tracked messages for channels not open yet
 	// UnreliableSequenced messages that a newer one overtook, and parts sent more than 512
 	// packets before the newest part with their message number.
 	DroppedLate uint64
-	// Unreliable messages that waited for longer than 200 ms and a round trip, sat out an
-	// outage, or were too many. At either end 256 KiB may wait, counting 64 bytes extra for
-	// each message.
+	// Unreliable messages that waited for longer than 200 ms plus a round trip, waited
+	// through an outage, or were too many. At either end, 256 KiB may wait, with 64 bytes
+	// added for each message.
 	DroppedUnreliable uint64
-	// Tracked messages that were too many (as above) or, at the sender, became stale in an
-	// outage or were still queued when their channel closed.
+	// Tracked messages that were too many (as above). At the sender, also those that became
+	// stale in an outage or were still queued when their channel closed.
 	DroppedTracked  uint64
 	DroppedAssembly uint64 // unreliable messages in parts that were never complete
 }
@@ -54,8 +55,8 @@ type Stats struct {
 // dropClosed counts a bunch for a channel that its sender has closed.
 //
 // If it's reliable it must be a duplicate, since everything reliable arrived before the close.
-// That's common, because small closes are usually sent twice on a path that loses packets. An
-// unreliable bunch may well be here for the first time.
+// Duplicates are common, because small closes are usually sent twice on a path that loses
+// packets. An unreliable bunch may well have arrived for the first time.
 func (s *Stats) dropClosed(h header) {
 	switch {
 	case h.isRepair():
@@ -73,9 +74,8 @@ func (c *Conn) Stats() Stats {
 	s.LatestRTT = c.congestion.Latest
 	s.SmoothedRTT = c.congestion.Smoothed
 	s.RTTVar = c.congestion.Variance
-	// Min starts over now and then. It then has few samples, of which the first includes its
-	// ack delay (RFC 9002, section 5.2), whereas the smoothed round trip never does (section
-	// 5.3).
+	// Min starts over now and then. It then has few samples, and the first of them includes the
+	// ack delay (RFC 9002, section 5.2). The smoothed round trip never does (section 5.3).
 	s.MinRTT = min(c.congestion.Min, c.congestion.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
@@ -94,22 +94,22 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// Lost returns how many packets were declared lost.
+// Lost returns the number of packets that were declared lost.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
 // Acked returns one more than the number of the newest packet that the peer has acknowledged.
 func (c *Conn) Acked() uint64 { return c.loss.Largest }
 
-// InFlight returns how many bytes there are in packets that are neither acknowledged nor lost.
+// InFlight returns the number of bytes in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 
-// SetWindow sets how many bytes may be in flight on the path, which is its congestion window
-// and a few packets. 0 means that it is not known.
+// SetWindow sets the number of bytes that may be in flight on the path. This is the path's
+// congestion window plus a few packets. 0 means that it is not known.
 func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
 
-// RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all, and
-// how often recent has been measured, which is 0 as long as it is not known. A standing queue
-// raises recent, whereas jitter does not.
+// RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all round
+// trips, and the number of times that recent has been measured. rounds is 0 as long as recent
+// is not known. A standing queue raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
 }
@@ -117,9 +117,11 @@ func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 // An Event is one step of a trace. Events are traced in the order of the steps. Kind says
 // which other fields are set:
 //
-//	queued    a message of Bytes is queued on Channel; if reliable, Sequence is the last entry that holds some of it
-//	bunch     a part of a message, of Bytes, is in the packet that is being built; Again: an earlier packet had it as well. Sequence is
-//	          its entry if reliable, and otherwise the number of its parts still to be sent
+//	queued    a message of Bytes is queued on Channel; if it is reliable, Sequence is the last
+//	          entry that holds some of it
+//	bunch     a part of a message, of Bytes, is in the packet that is being built; Again: an
+//	          earlier packet had the part as well. Sequence is the entry of a reliable message,
+//	          and otherwise the number of parts of the message that are still to be sent
 //	sent      the packet Number, of Bytes, is sent; Asks: an ack will report its fate
 //	unsent    the packet Number, the last one, was not sent, nor were its bunches
 //	acked     the packet Number was received; Again: it had been declared lost
@@ -140,8 +142,8 @@ type Event struct {
 	Asks     bool
 }
 
-// traced reports whether there's a Trace. It's called before an Event is made, because that
-// costs a tenth of handling a message.
+// traced reports whether there's a Trace. It's called before an Event is made, because making
+// one takes 10 % of the time needed to handle a message.
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
 // trace stamps an event with the current time and passes it to Trace.
