@@ -25,7 +25,7 @@ const (
 	gapAckInterval = time.Millisecond
 
 	// After pingEvery ack-only packets, we send one that requests an ack. The answer tells us
-	// which of our acks have arrived, and later acks can leave out what those contained (RFC
+	// which of our acks have arrived, and later acks can leave out the numbers in them (RFC
 	// 9000, section 13.2.4).
 	pingEvery = 16
 

@@ -46,7 +46,7 @@ type channel struct {
 
 	// Receiving unreliable messages.
 	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
-	assemblies []*assembly // messages of which some parts have arrived, oldest first
+	assemblies []*assembly // messages that have arrived only in part, oldest first
 }
 
 // A runHead is the beginning of a long message whose first entry is gone, for Conn.Held.

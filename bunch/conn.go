@@ -18,7 +18,7 @@ type Conn struct {
 	trimmedAt time.Duration // when trim last ran
 	err       error         // why the connection ended; nil while it's open
 
-	// Queues of what is to be sent.
+	// Queues of messages to be sent.
 	channels    channels
 	owed        owed               // our closes that the peer hasn't answered
 	levels      [levels]level      // channels with something to send, highest priority first
@@ -47,7 +47,7 @@ type Conn struct {
 	path         pathState          // the carrier's last Path, and packets sent on earlier ones
 	congestion   recovery.Gate      // limits bytes in flight, unless the carrier reports fates
 	loss         loss               // detects lost packets, and probes
-	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
+	peerAckDelay time.Duration      // maximum delay of the peer's acks; our own until Agree
 	blackHole    recovery.BlackHole // notices if the path drops all but small packets
 
 	// Receiving.
@@ -57,8 +57,8 @@ type Conn struct {
 	flow          flow          // limits of reliable bytes, in both directions
 	payloads      payloadMemory // memory of payloads until the owner takes their messages
 	unorderedRun  run           // scratch space for deliverUnordered
-	assemblies    assemblies    // unreliable messages of which some parts are missing
-	restorer      restorer      // repair bunches that don't suffice yet
+	assemblies    assemblies    // unreliable messages that have arrived only in part
+	restorer      restorer      // repair bunches that don't suffice yet to restore entries
 
 	// For the owner.
 	wake    bool             // cause for the owner to wake up; cleared by Wake
@@ -89,8 +89,8 @@ type level struct {
 	deferred int             // queued bytes that wait for another channel's acks (see Conn.After)
 }
 
-// add is called when the number of bytes queued on ch changes. bytes is the change, and
-// negative if there are fewer.
+// add is called when the number of bytes queued on ch changes. bytes is the change,
+// which may be negative.
 func (l *level) add(ch *channel, bytes int) {
 	l.queued += bytes
 	if ch.predecessor != nil {

@@ -173,7 +173,7 @@ func (c *Conn) Next() (m Message, ok bool) {
 	return one[0], n == 1
 }
 
-// Ready returns how many complete messages wait for Next or Take.
+// Ready returns the number of complete messages that wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
 // takeBytes is the maximum number of bytes that one Take returns, unless a single message is

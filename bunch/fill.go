@@ -28,8 +28,9 @@ func (c *Conn) canSendBunch(may allowance) bool {
 	return may.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// hasPending reports whether anything is queued on the first levels, even if it's held back.
-// Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
+// hasPending reports whether anything is queued on the given number of levels, starting with
+// channel 0, even if it's held back. Pass bulkLevel to ask about play, and len(c.levels) to
+// ask about everything.
 func (c *Conn) hasPending(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].unsent.len() > 0 {
@@ -141,7 +142,7 @@ func (c *Conn) placeResends(ch *channel) bool {
 // a whole message, unless the rest of it is held back. The reason is that the peer's limit is
 // charged for all of a message once it begins.
 func (c *Conn) fillUnsent(lv *level) {
-	blocked := 0 // consecutive channels
+	blocked := 0 // consecutive blocked channels
 	for lv.unsent.len() > blocked && !c.build.full() {
 		ch := *lv.unsent.peek()
 		switch c.placeUnsent(ch) {
@@ -277,8 +278,8 @@ func (c *Conn) moreFollows(ch *channel) bool {
 	return ch.firstUnsent+1 < ch.next || c.level(ch).unsent.len() > 1
 }
 
-// putPiece adds piece p of entry n to the packet, and adds it to the packet's record. The entry
-// is charged to the peer's limit when its first piece is sent.
+// putPiece adds piece p of entry n to the packet and to the packet's record. The entry is
+// charged to the peer's limit when its first piece is sent.
 func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))

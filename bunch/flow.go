@@ -28,7 +28,7 @@ type flow struct {
 
 	// Announcing a higher limit.
 	update      bool   // the next packet contains the limit
-	limitPacket uint64 // the last packet that contained it; if it's lost, another one will
+	limitPacket uint64 // last packet with the limit; if it's lost, the limit is sent again
 
 	// Whether the capacity holds the peer back.
 	tight     bool   // cleared by ReceiveLimited

@@ -38,7 +38,7 @@ type loss struct {
 
 	// Datagrams of other machines.
 	overtaken   uint64        // packets below this number were overtaken by such a datagram
-	othersUntil time.Duration // we expect more of them until then
+	othersUntil time.Duration // until when we expect more such datagrams
 }
 
 // receiveAcks handles the acks in a packet: it settles the fate of the packets that they cover,
@@ -161,7 +161,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
 	}
 	if was == flying {
-		c.queueFates(p, true) // those of a lost packet have been reported already
+		c.queueFates(p, true) // those in a lost packet have already been reported lost
 	}
 	c.sent.decide(p, acked)
 	// The peer has our acks too, so we needn't repeat them.

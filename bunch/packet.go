@@ -39,7 +39,7 @@ type builder struct {
 	content recovery.Content // kinds of traffic in the packet
 }
 
-// room returns how many bytes there's room for.
+// room returns the number of bytes left in the packet.
 func (b *builder) room() int { return b.limit - len(b.buf) }
 
 // widen is called before bulk is added. If the packet has no play, it may become as large as
@@ -125,7 +125,7 @@ func (c *Conn) mustSend(t time.Duration) bool {
 		c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
-// corkEnds returns the time at which a higher limit is sent in spite of the cork.
+// corkEnds returns the time from which a higher limit is sent in spite of the cork.
 func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
 // mustPing reports whether the next packet must ask for an ack at once.
@@ -305,7 +305,7 @@ func (c *Conn) idle() {
 	if hasBulk && !c.windowOpen() {
 		return // it's the window that holds us up
 	}
-	// We aren't using all of the window, so our rate isn't the rate of the path. (RFC 9002,
-	// section 7.8)
+	// We aren't using all of the window, so don't take our rate for the rate of the path.
+	// (RFC 9002, section 7.8)
 	c.congestion.Limited(c.sent.inFlight)
 }

@@ -20,8 +20,8 @@ type pathState struct {
 
 	// Foreign packets.
 	foreign  uint64        // packets below this number are foreign
-	stale    bool          // no carrier will report the fates of some of them
-	giveUpAt time.Duration // if stale, when we declare them lost
+	stale    bool          // no carrier will report the fates of some foreign packets
+	giveUpAt time.Duration // if stale, when we declare foreign packets lost
 }
 
 // lossy reports whether the path loses at least playLoss of its packets. If the carrier reports

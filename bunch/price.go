@@ -1,8 +1,8 @@
 package bunch
 
-// Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the
-// sender's limit until the owner of the receiver has taken the messages. A price is never less
-// than the memory that the bunch takes at the receiver, no matter in what order bunches arrive
+// Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's
+// limit until the receiver's owner has taken the messages. A price is never less than the
+// memory that the bunch takes at the receiver, no matter in what order bunches arrive
 // (TestHeapIsCharged).
 const (
 	entryCost   = 80 // an entry, excluding its bytes: its slot, and its place among parked entries

@@ -41,8 +41,8 @@ func (it *item) pieces(yield func(*piece) bool) {
 	}
 }
 
-// A sentPacket is the record of a packet that we keep until we know its fate. If the packet is
-// lost or was skipped, we keep the record for another lostRecordPTOs.
+// A sentPacket is the record of a sent packet. We keep it until we know the packet's fate. If
+// the packet is lost or was skipped, we keep it for another lostRecordPTOs.
 type sentPacket struct {
 	// How it was sent.
 	size   int
@@ -57,7 +57,7 @@ type sentPacket struct {
 	loaded  bool     // has bunches; see load
 	covers  uint64   // its acks report all packets received with a number below this
 	items   []item   // reliable entries, or ranges of them
-	tracked []uint64 // tracked messages, as the record passed to SendTracked
+	tracked []uint64 // records of its tracked messages, as passed to SendTracked
 
 	// What became of it.
 	fate       fate
@@ -163,7 +163,7 @@ func (s *sentPackets) packetSent(p *sentPacket, now time.Duration) {
 	s.lastAsk = now
 }
 
-// keepAliveAt returns when a keep-alive is due, unless an ack-eliciting packet is sent before.
+// keepAliveAt returns when a keep-alive is due, unless an ack-eliciting packet is sent first.
 // every is the interval of keep-alives. ok is false if every is 0, or if a packet is in flight.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
@@ -194,9 +194,9 @@ func (s *sentPackets) truncate(next uint64) {
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were skipped between n and the third packet sent
-// after it. Skipped numbers mustn't count toward the packet threshold, because they never
-// overtook n. There may be several consecutive ones if the carrier refused packets. (RFC
+// skippedAfter returns the number of packet numbers that were skipped between n and the third
+// packet sent after it. Skipped numbers mustn't count toward the packet threshold, because they
+// never overtook n. There may be several consecutive ones if the carrier refused packets. (RFC
 // 9002, section 6.1.1)
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {

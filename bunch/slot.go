@@ -16,7 +16,7 @@ const (
 	delivered // an unordered message overtook others, so the entry is no longer needed
 )
 
-// A slot holds an entry that has arrived, or the pieces of it that have.
+// A slot holds an entry that has arrived, or the pieces of it that have arrived.
 type slot struct {
 	payload []byte // as long as the whole entry, even if only pieces have arrived
 	number  uint64 // sequence of the entry

@@ -5,7 +5,7 @@ import "slices"
 // spares is a stack of items kept for reuse, such as blocks of memory.
 type spares[T any] struct {
 	items    []T
-	limit    int // maximum number of items; put drops any more
+	limit    int // maximum number of items; put drops items beyond it
 	unneeded int // minimum number of items since the last trim
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Stats is a snapshot of a connection. Counters never decrease.
 type Stats struct {
-	// MinRTT is the minimum of about the last 10 s, but never more than SmoothedRTT.
+	// MinRTT is the minimum over about the last 10 s, but never more than SmoothedRTT.
 	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration
 
 	PacketsSent, PacketsReceived uint64
@@ -23,8 +23,8 @@ type Stats struct {
 	PacketsLost           uint64 // declared lost, though some may have arrived late
 	PacketsMissing        uint64 // packet numbers that didn't arrive; the peer skipped some of them
 	SpuriousLosses        uint64 // declared lost, but acked later
-	// Repair bunches sent, which are included in BunchesSent, and entries restored with those
-	// of the peer.
+	// Repair bunches sent, which are included in BunchesSent, and entries restored with the
+	// peer's repair bunches.
 	RepairsSent, EntriesRestored uint64
 	AcksOnlySent, ProbesSent     uint64
 
@@ -54,7 +54,7 @@ type Stats struct {
 
 // dropClosed counts a bunch for a channel that its sender has closed.
 //
-// If it's reliable it must be a duplicate, since everything reliable arrived before the close.
+// A reliable bunch must be a duplicate, since everything reliable arrived before the close.
 // Duplicates are common, because small closes are usually sent twice on a path that loses
 // packets. An unreliable bunch may well have arrived for the first time.
 func (s *Stats) dropClosed(h header) {
