@@ -10,7 +10,7 @@ import (
 // the peer's channels is unseen, open or closed.
 type channels struct {
 	open   map[uint64]*channel
-	last   *channel // the last one that find returned; nil if it has been removed
+	last   *channel // the channel that find last returned; nil if it has been removed
 	peak   int      // maximum size of open since it was allocated
 	limit  int      // maximum number of its own channels that each side may have open
 	refuse Code     // NoError if the peer may open channels
@@ -97,8 +97,8 @@ func (c *channels) accept(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer, by opening this channel, has more channels than a
-// correct peer could have.
+// checkLimit returns an error if the peer would have more channels than a correct peer can have
+// once it has opened this one.
 //
 // A number that the peer skipped counts as open, because the first bunch of that
 // channel must be in flight.
@@ -163,12 +163,12 @@ func (c *channels) shrink() {
 // maxOwed is the maximum number of our channel closes that a peer may leave unanswered for
 // longer than Config.IdleTimeout. We keep 582 bytes for each of them, which is 4.5 MiB in all.
 //
-// A correct peer doesn't answer while its world is stuck in a tick. With a receive limit of 4
-// MiB, it can't owe us that many answers. A close is charged 657 bytes of that limit until the
-// peer's owner takes it, so at most 6,384 closes can arrive (TestClosesDuringALongTick). With a
-// higher limit, such as the default of package rpc, a peer can owe us more answers, but sends
-// them as soon as it ticks. Owing too many is therefore a violation only if it lasts longer
-// than the IdleTimeout.
+// A correct peer doesn't answer while its world is stuck in a tick. If its receive limit is 4
+// MiB, it can't owe us that many answers. A close takes 657 bytes of that limit until the
+// peer's owner takes the message, so at most 6,384 closes can arrive
+// (TestClosesDuringALongTick). With a higher limit, such as the default of package rpc, a peer
+// can owe us more answers, but it sends them as soon as it ticks. Owing too many is therefore a
+// violation only if it lasts longer than the IdleTimeout.
 const maxOwed = 8192
 
 // owed counts the channels that we have closed and that the peer has fully acknowledged, but

@@ -29,8 +29,8 @@ func (c *Conn) canSendBunch(may allowance) bool {
 }
 
 // hasPending reports whether anything is queued on the given number of levels, starting with
-// channel 0, even if it's held back. Pass bulkLevel to ask about play, and len(c.levels) to
-// ask about everything.
+// that of channel 0, even if it's held back. Pass bulkLevel to ask about play, and
+// len(c.levels) to ask about everything.
 func (c *Conn) hasPending(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].unsent.len() > 0 {

@@ -11,8 +11,8 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 	c.holdBulk = bulk
 }
 
-// Waiting reports what could be sent now if the owner did not hold it back. unreliable is about
-// unreliable and tracked messages.
+// Waiting reports what could be sent now if the owner did not hold it back: unreliable says
+// whether unreliable or tracked messages could be sent, and bulk whether bulk could.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	may := c.newAllowed()
 	unreliable = may.play && c.unreliables.messages+c.tracked.waiting.len() > 0

@@ -59,9 +59,9 @@ func (s *saturationDetector) saturated(now time.Duration) bool {
 	return s.behind && now-s.behindSince >= saturatedAfter
 }
 
-// Unreliable returns how many bytes of unreliable messages are queued, and whether they
-// saturate the path or the owner's rate. That is the case if for 66 ms every Cork(true) has
-// found messages left over from an earlier tick.
+// Unreliable returns the number of bytes of unreliable messages that are queued, and whether
+// they saturate the path or the owner's rate. They do if, for 66 ms, every Cork(true) has found
+// messages left over from an earlier tick.
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	return c.unreliables.bytes, c.saturation.saturated(c.now)
 }

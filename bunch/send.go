@@ -78,8 +78,8 @@ func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.closeTracked(ch)
 }
 
-// sendReliable puts a message into the reliable buffer. A small one joins the newest entry if
-// that still has room. Otherwise the message takes one or more entries of its own.
+// sendReliable puts a message into the reliable buffer. A small message joins the newest entry
+// if there is still room in it. Otherwise the message takes one or more entries of its own.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if c.merge(ch, d, payload) {
 		return nil
@@ -95,8 +95,8 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 
-	// It's a run: one entry for each EntryBytes of the message. The first one pays for them
-	// all (see entry.cost).
+	// The message is a run: one entry for each EntryBytes. The first entry pays for all of
+	// them (see entry.cost).
 	first := ch.next
 	cost := 0
 	for i := range n {
@@ -216,7 +216,7 @@ func (k *cork) open() bool { return !k.on || k.flushing }
 //
 // If ticks take longer than their interval, a tick may begin before the carrier was able to
 // send all messages of the previous tick. These messages are then sent regardless of the cork,
-// along with any messages that are queued before they are gone.
+// along with any messages that are queued in the meantime.
 func (c *Conn) Cork(on bool) {
 	begins, ends := on && !c.cork.on, !on && c.cork.on
 	if begins {
@@ -244,8 +244,8 @@ func (c *Conn) Flush() {
 }
 
 // QueueTime estimates how long it takes to send what is queued on a channel and whatever goes
-// before it. That is the number of bytes, divided by the delivery rate or by Config.Rate,
-// whichever is lower. It returns 0 as long as no rate is known.
+// before it. The estimate is the number of these bytes, divided by the delivery rate or by
+// Config.Rate, whichever is lower. It returns 0 as long as no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -270,8 +270,8 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// rate returns the number of bytes per second at which we expect to send a backlog, or
-// 0 if we don't know.
+// rate returns the rate at which we expect to send a backlog, in bytes per second, or 0
+// if we don't know it.
 func (c *Conn) rate() float64 {
 	rate := c.congestion.Estimate()
 	if c.path.Fates {
@@ -285,7 +285,7 @@ func (c *Conn) rate() float64 {
 
 // Watch requests a Wake for when a channel has drained: fewer than out entries of its reliable
 // buffer are in use and its QueueTime is at most queued, or none is in use at all. A watch
-// fires once, and replaces an earlier one of the channel.
+// fires once, and replaces an earlier watch of the channel.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -340,8 +340,8 @@ func (c *Conn) After(number, earlier uint64) error {
 	return nil
 }
 
-// releaseSuccessor lets the channel that comes after ch send, provided that all of ch is
-// acknowledged.
+// releaseSuccessor allows the channel that comes after ch to send, provided that all of
+// ch is acknowledged.
 func (c *Conn) releaseSuccessor(ch *channel) {
 	next := ch.successor
 	if next == nil || ch.first < ch.next {

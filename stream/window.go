@@ -20,9 +20,9 @@ type window struct {
 	conn *rpc.Conn
 
 	lanes []*rpc.Actor  // open lanes; bindPipes adds to it, and type lanes removes from it
-	queue time.Duration // how long a lane's queued bytes may take to send; set by each tick
+	queue time.Duration // maximum time to send a lane's queued bytes; set by each tick
 
-	// Lanes of a server that the client has released, but not fully acknowledged.
+	// On a server, the lanes that the client has released, but not fully acknowledged.
 	parting []rpc.Channel
 
 	// Content on lanes counts against the world's stock (the memory for content on its way out)
@@ -33,7 +33,7 @@ type window struct {
 
 	// For Stats.
 	peakEntries int // maximum number of entries outstanding on a lane so far
-	slots       int // in a lane's reliable buffer; 0 until something is sent on a lane
+	slots       int // size of a lane's reliable buffer; 0 until something is sent on a lane
 }
 
 // laneBytes is the default maximum number of bytes in flight on a lane: half of a reliable
@@ -86,7 +86,8 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use right now, and the gate of each.
+// lanesFor returns the lanes that a transfer may use right now, and the gate that
+// applies to each of them.
 //
 // Content stays in the lanes' buffers until it's acked. While the world's stock is short, a
 // transfer therefore gets fewer lanes and a smaller share of each lane's buffer.

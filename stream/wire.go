@@ -113,8 +113,9 @@ func (h *header) progress(bytes, elements int64) int64 {
 // total returns Progress.Total if the header tells, and otherwise -1.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns how many bytes may be sent before the header is answered. For an array with a
-// key it's 0, because the first part must begin at the element that the answer will name.
+// early returns the number of bytes that may be sent before the header is answered. For an
+// array with a key it's 0, because the first part must begin at the element that the answer
+// will name.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":

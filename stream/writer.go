@@ -304,12 +304,12 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 type partHolder struct {
 	transfer *incoming // nil until one was seen
 	received uint64    // bytes received on its connection by the last pause
-	stalled  int       // consecutive pauses in which that number stayed the same
+	stalled  int       // consecutive pauses in which received stayed the same
 }
 
-// observe is called once per pause. transfer is the one that writes the part p wants, or nil.
-// observe reports whether the transfer's connection is dead, because it has been silent for
-// stalledPauses pauses.
+// observe is called once per pause. transfer is the one that writes the part that p wants, or
+// nil. observe reports whether the transfer's connection has been silent for stalledPauses
+// pauses and is therefore considered dead.
 func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 	received, conclusive := transfer.bytesReceived(p)
 	if !conclusive {
@@ -325,7 +325,8 @@ func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 	return h.stalled == stalledPauses
 }
 
-// errTakenOver ends a transfer whose part another connection of the same peer goes on writing.
+// errTakenOver ends a transfer if another connection of the same peer continues to write its
+// part.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
 // resume tells the sender how much of the content is stored, and delivers the stored content.

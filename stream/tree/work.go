@@ -190,8 +190,8 @@ func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks mayReplace whether the old content in the work folder may be removed.
-// Content that may not is moved to an unused name beside the target, and reported as a
+// rescue asks mayReplace whether the old content in the work folder may be removed. Content
+// that must be kept is moved to an unused name beside the target, and reported as a
 // [*KeptError] in kept.
 //
 // If some content can't be moved, or ctx ends, rescue returns an error and leaves the content
