@@ -97,8 +97,8 @@ func (c *channels) accept(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer would have more channels than a correct peer can have
-// once it has opened this one.
+// checkLimit returns an error if opening this channel would give the peer more channels than a
+// correct peer can have.
 //
 // A number that the peer skipped counts as open, because the first bunch of that
 // channel must be in flight.

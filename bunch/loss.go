@@ -114,8 +114,8 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 // wasn't acknowledged before, or nil if there's none.
 //
 // Packets that were acknowledged in one range are skipped in one step when they're
-// acknowledged again. Otherwise a peer could make us look at thousands of records by repeating
-// an ack of fifteen bytes.
+// acknowledged again. Otherwise, a peer could make us look at thousands of records by
+// repeating an ack of fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
@@ -161,7 +161,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
 	}
 	if was == flying {
-		c.queueFates(p, true) // those in a lost packet have already been reported lost
+		c.queueFates(p, true) // for a lost packet, we have already reported the loss
 	}
 	c.sent.decide(p, acked)
 	// The peer has our acks too, so we needn't repeat them.

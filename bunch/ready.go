@@ -67,7 +67,7 @@ func (r *readyList) pop(m *Message) {
 		r.from = 0
 	}
 	if r.n == 0 && r.blocks.cap() > maxReadySpare {
-		// There were unusually many blocks, so don't keep the memory for the list of them.
+		// There were unusually many blocks, so free the memory of the list.
 		r.blocks.release()
 	}
 }
