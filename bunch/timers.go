@@ -3,18 +3,18 @@ package bunch
 import "time"
 
 const (
-	// trimAfter is how long we keep memory that isn't used. Some of it is kept for up to twice
-	// as long. It's enough for the next burst of play to find the memory still there, without
-	// tying up that of a transfer for long.
+	// trimAfter is the time after which unused memory is freed. Some of it is kept for up to
+	// twice as long. This is long enough for the next burst of play to reuse the memory, but
+	// short enough that memory from a transfer is soon released.
 	trimAfter = 10 * time.Second
 
-	// trimBulkAfter is used instead while there's more spare memory than play needs. Right
-	// after a transfer, that may be 4.5 MB for each connection.
+	// trimBulkAfter replaces trimAfter while there's more spare memory than play needs. Right
+	// after a transfer, a connection may hold 4.5 MB of spare memory.
 	trimBulkAfter = time.Second
 )
 
 // Advance runs the timers that have expired by now. It returns an error if the connection has
-// ended, which is the case if the peer was silent for longer than Config.IdleTimeout.
+// ended, for example because the peer was silent for longer than Config.IdleTimeout.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -49,8 +49,8 @@ func (c *Conn) Advance(now time.Time) error {
 	return nil
 }
 
-// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has owed
-// us too many answers to closes for that long.
+// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has left
+// too many channel closes unanswered for that long.
 func (c *Conn) timedOut(t time.Duration) *Error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)
@@ -62,7 +62,7 @@ func (c *Conn) timedOut(t time.Duration) *Error {
 	return nil
 }
 
-// NextTimeout returns when Advance must be called next, with AppendPacket to follow, unless
+// NextTimeout returns when Advance must be called next, followed by AppendPacket, unless
 // another event comes first. ok is false if no timer is set.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
@@ -89,8 +89,8 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	return c.start.Add(next), ok
 }
 
-// limitProbeAt returns when to ask the peer for a higher limit, because something is blocked.
-// ok is false if there's no need to ask, or no need yet, since packets are in flight.
+// limitProbeAt returns when to ask the peer for a higher limit because something is blocked. ok
+// is false if nothing is blocked, if packets are in flight, or if we are already about to ask.
 func (c *Conn) limitProbeAt() (at time.Duration, ok bool) {
 	if !c.flow.blocked || c.sent.flying > 0 || c.flow.mustAsk {
 		return 0, false
@@ -114,8 +114,8 @@ func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	return c.trimmedAt + trimAfter, spare
 }
 
-// trim frees memory that hasn't been used since it last ran. A connection thus shrinks soon
-// after a transfer, even if play goes on.
+// trim frees memory that hasn't been used since the last call. As a result, a connection
+// shrinks soon after a transfer, even while play goes on.
 func (c *Conn) trim() {
 	c.trimmedAt = c.now
 	c.blocks.trim()

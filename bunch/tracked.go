@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Fate is what became of a message from [Conn.SendTracked].
+// A Fate tells what became of a message that was passed to [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // as passed to SendTracked
 	Kept   bool   // the peer has acknowledged the message; false does not prove that it was lost
@@ -17,17 +17,16 @@ type Fate struct {
 //
 // Tracked messages carry state that their owner rebuilds at each tick. Since only the latest
 // values matter, a lost message is never retransmitted. Instead, the owner is told once for
-// each message whether the peer has acknowledged it and thus kept it. If not, it sends the
-// values of that time.
+// each message whether the peer has acknowledged it and thus kept it. If the peer hasn't, the
+// owner sends the values that are current by then.
 //
 // An ack of a packet means that the peer has kept every tracked message in it, with two
-// exceptions. If the peer runs out of memory it drops the message, and its owner learns of
-// that from [Conn.Missed]. And as long as the open of the channel isn't acknowledged, the
-// message may arrive ahead of the open and be dropped, so its state has to be sent again
-// later.
+// exceptions. First, a peer that has no room for a message drops it, and the peer's owner
+// learns about that from [Conn.Missed]. Second, until the channel's open is acknowledged, a
+// message may overtake the open and be dropped, so the state in it has to be sent again later.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
-	bytes   int                   // in the bunches that waiting will take, headers included
+	bytes   int                   // size of the bunches that waiting will take, headers included
 	fates   queue[Fate]           // for Fates
 	missed  bool                  // a message from the peer was dropped for lack of room
 }
@@ -46,19 +45,19 @@ type trackedMessage struct {
 	at      time.Duration // when it was queued
 }
 
-// size returns how many bytes the bunch takes that carries the message.
+// size returns the size in bytes of the bunch that carries the message.
 func (t *trackedMessage) size() int {
 	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
-// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch bytes. It copies
-// payload. The message is sent in a single packet, at most once, and after everything but
-// bulk.
+// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch bytes. It
+// copies payload. The message is sent at most once, in a single packet, and after
+// everything except bulk.
 //
-// If SendTracked returns nil, [Conn.Fates] will report record exactly once: as kept if the
-// packet is acknowledged, and otherwise as lost. If an ack arrives after the packet was
-// declared lost, it is too late to change that. A message is reported lost without having been
-// sent if
+// If SendTracked returns nil, [Conn.Fates] will report record exactly once: as kept if
+// the packet is acknowledged, and otherwise as lost. An ack that arrives after the
+// packet was declared lost does not change the fate. A message is reported lost without
+// having been sent if
 //
 //   - it is taken back (see [Conn.TakeBack]),
 //   - its channel is closed,
@@ -88,7 +87,7 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 
 	t := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
 	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+t.size()) > maxUnreliable {
-		// It's as good as lost. The owner may send a newer one later.
+		// Treat the message as lost. The owner may send a newer one later.
 		c.stats.DroppedTracked++
 		c.queueFate(record, false)
 		return nil
@@ -100,25 +99,25 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	return nil
 }
 
-// Opened reports whether the peer has acknowledged all of the message that opens a channel of
-// ours, and we have not closed the channel. From then on, no tracked message is dropped
-// because it arrived before the open.
+// Opened reports whether the peer has acknowledged the whole message that opens a channel of
+// ours, and we have not closed the channel. Once Opened returns true, no tracked message is
+// dropped for arriving before the open.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
 // Opening reports whether we have sent everything reliable on a channel of ours, but the peer
-// has not acknowledged the open yet. A tracked message sent now finds the channel open, unless
-// a packet is lost or overtaken.
+// has not acknowledged the open yet. A tracked message sent now will find the channel open at
+// the peer, unless packets are lost or reordered.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
-// TakeBack drops the tracked messages that have not been sent. Fates reports them with Back.
-// An owner that calls it before it composes new messages sends no stale ones, and they do not
-// pile up.
+// TakeBack drops the tracked messages that have not been sent. Fates reports them with Back. An
+// owner that calls TakeBack before it composes new messages sends no stale ones, and keeps the
+// queue from growing.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		t := c.unqueue()
@@ -127,12 +126,12 @@ func (c *Conn) TakeBack() {
 	}
 }
 
-// TrackedQueued returns how many bytes the queued tracked messages will take, bunch headers
-// included.
+// TrackedQueued returns the number of bytes that the queued tracked messages will take,
+// bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates fills into with the oldest fates that it has not reported yet, and returns how many
-// these are. New fates do not cause a Wake.
+// Fates fills into with the oldest fates that have not been reported yet, and returns their
+// number. New fates do not cause a Wake.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()
@@ -140,9 +139,9 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports whether, since the last call, tracked messages from the peer were dropped
-// because too many were waiting here. The peer believes that they were kept, so the owner has
-// to ask it for its whole state.
+// Missed reports whether tracked messages from the peer were dropped since the last call,
+// because too many were waiting at this end. The peer believes that the messages were kept, so
+// the owner has to ask the peer for its whole state.
 func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
 // queueFate makes Fates report what became of a message.
@@ -194,7 +193,7 @@ func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
 		t := c.tracked.waiting.peek()
 		if t.at < c.expiry.outageBefore {
-			// It sat out an outage. The owner will have newer values by now.
+			// The message waited through an outage. The owner will have newer values by now.
 			c.dropTracked(c.unqueue())
 			continue
 		}
@@ -212,10 +211,10 @@ func (c *Conn) placeTracked(t trackedMessage) {
 	c.blocks.put(t.payload)
 }
 
-// receiveTracked handles a tracked bunch of the packet with this number.
+// receiveTracked handles a tracked bunch. number is the number of the packet that carried it.
 //
-// Messages are delivered as they come, even if a newer one has overtaken them, because each
-// may have the latest value of something. It's for the owner to compare Message.Number.
+// Messages are delivered as they arrive, even those that a newer message has overtaken, because
+// each may have the latest value of something. The owner has to compare Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++

@@ -3,27 +3,27 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is how many bytes of memory queued unreliable messages may take in all, as
-	// counted by unreliablePrice. Tracked messages may take as much again. Beyond it, a new
-	// unreliable message pushes out the oldest ones of its channel, whereas a new tracked one
-	// is dropped.
+	// maxUnreliable is the maximum memory in bytes for all queued unreliable messages, as
+	// counted by unreliablePrice. Tracked messages have a limit of the same size. Beyond the
+	// limit, a new unreliable message pushes out the oldest ones of its channel, whereas a new
+	// tracked message is dropped.
 	maxUnreliable = 256 << 10
 
-	// maxUnreliableWait plus a round trip is how long an unreliable message may wait to be
-	// sent, or half as long again (see expiry). If it's sent any later, it's too old for
-	// a player to react to.
+	// An unreliable message may wait to be sent for maxUnreliableWait plus a round trip, and up
+	// to half as long again because of how expiry works. Any later, the message would be too
+	// old for a player to react to.
 	//
-	// The constant is six ticks at 30 Hz, to allow for a tick that queues too much at once.
-	// The round trip allows for a full window, and for the ack of the channel that this one
-	// comes after (see [Conn.After]).
+	// The constant is six ticks at 30 Hz, to allow for a tick that queues too much at once. The
+	// round trip allows for a full window, and for the ack of an earlier channel that the
+	// message's channel must follow (see [Conn.After]).
 	//
-	// UE drops an unreliable RPC right at the call if the connection is saturated, and a
-	// multicast if two of its kind already wait for the actor's next update.
+	// UE drops an unreliable RPC right at the call if the connection is saturated. It drops a
+	// multicast if two of the same kind are already waiting for the actor's next update.
 	maxUnreliableWait = 200 * time.Millisecond
 )
 
-// A backlog is a number of unreliable messages and how many bytes they have. We need both,
-// since a message may be empty.
+// A backlog counts unreliable messages and their bytes. We need both counts, since a
+// message may be empty.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) {
@@ -31,26 +31,28 @@ func (b *backlog) add(messages, bytes int) {
 	b.bytes += bytes
 }
 
-// An expiry decides which queued messages are too old to be sent: unreliable and tracked ones
-// that sat out an outage, and unreliable ones that were passed over for too long.
+// An expiry decides which queued messages are too old to be sent: unreliable and
+// tracked messages that waited through an outage, and unreliable messages that were
+// passed over for too long.
 //
-// For the latter it remembers the chances, which are the times when AppendPacket was free to
-// send unreliable messages, but left some in the queue for lack of rate or of room in the
-// packet, or because of [Conn.After]. A message is overdue if it was queued before a chance
-// and is still there once maxUnreliableWait and a round trip have passed since.
+// To detect messages that were passed over, it remembers chances. A chance is a time when
+// AppendPacket was free to send unreliable messages, but left some in the queue because
+// of the rate, the room in the packet, or [Conn.After]. A message is overdue if it was
+// queued before a chance and is still there once maxUnreliableWait and a round trip have
+// passed since the chance.
 //
-// A message's age alone doesn't tell. Its time stamp may be long before the call to Send,
-// which isn't told the time, and nothing can be sent while a long tick is corked.
+// A message's age alone isn't enough. Its time stamp may be much older than the call to Send,
+// which isn't told the time. And nothing can be sent while a long tick is corked.
 type expiry struct {
-	outageBefore  time.Duration // messages queued before this sat out an outage; set by leaveDark
-	overdueBefore time.Duration // unreliable messages queued before this are overdue
+	outageBefore  time.Duration // older messages waited through an outage; set by leaveDark
+	overdueBefore time.Duration // unreliable messages that are older are overdue
 
 	// The last chances, newest first. They are at least a quarter of the permitted wait apart,
-	// so that five of them cover all of it.
+	// so five chances cover the whole wait.
 	chances [5]time.Duration
 }
 
-// noteChance notes a chance at now. wait is how long a message may wait after it.
+// noteChance notes a chance at now. wait is how long a message may wait after a chance.
 func (x *expiry) noteChance(now, wait time.Duration) {
 	for _, at := range x.chances {
 		if now-at >= wait {
@@ -66,7 +68,7 @@ func (x *expiry) noteChance(now, wait time.Duration) {
 
 // An unreliableMessage is a queued unreliable message. It may have been sent in part.
 type unreliableMessage struct {
-	payload  []byte // a pooled block, or memory of its own if it's longer than that
+	payload  []byte // a pooled block, or allocated separately if it's longer than one
 	delivery Delivery
 	message  uint16        // number of a message in parts; set when its first part is sent
 	part     uint8         // index of the next part to send
@@ -93,12 +95,12 @@ func (m *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte)
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. If there's no room for it, it pushes out the
-// oldest ones of its channel, because the newer a message is, the more it's worth.
+// sendUnreliable queues an unreliable message. If there's no room for the message, it pushes
+// out the oldest ones of its channel, because newer messages are worth more.
 //
-// A message that has been sent in part stays, though. If the next one always replaced it, none
-// would ever arrive whole. If the channel has nothing else to drop, it's the new message that
-// goes.
+// A message that has been sent in part stays, though. If the next message always replaced
+// it, none would ever arrive whole. If the channel has nothing else to drop, the new
+// message is dropped.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	oldest := ch.firstDroppable()
 	for c.unreliableFull(len(payload)) && ch.unreliable.len() > oldest {
@@ -128,8 +130,8 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops the i-th queued message of ch, or what is left to be sent of it. 0 is
-// the oldest.
+// dropUnreliable drops the i-th queued message of ch, parts of which may have been sent
+// already. Message 0 is the oldest.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	m := ch.unreliable.take(i)
 	left := len(m.payload) - int(m.part)*EntryBytes
@@ -145,11 +147,11 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	}
 }
 
-// dropStale drops unreliable messages of ch that aren't worth sending any longer, because they
-// sat out an outage or have waited for too long. In the latter case, a message that has been
-// sent in part is completed.
+// dropStale drops the unreliable messages of ch that are no longer worth sending, because they
+// waited through an outage or are overdue. An overdue message that has been sent in part is
+// completed, though.
 //
-// They are all at the front of the queue, which is in the order of at.
+// All stale messages are at the front of the queue, which is ordered by at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		m := ch.unreliable.peek()
@@ -164,8 +166,8 @@ func (c *Conn) dropStale(ch *channel) {
 // placeUnreliable adds the next part of ch's oldest unreliable message to the packet, if it
 // fits.
 //
-// A lost part isn't retransmitted. We forget all about it as soon as the packet can't be taken
-// back any more (see commitLast).
+// A lost part isn't retransmitted. We forget it as soon as its packet can no longer be taken
+// back (see commitLast).
 func (c *Conn) placeUnreliable(ch *channel) turnResult {
 	m := ch.unreliable.peek()
 	if m.part == 0 {
@@ -191,12 +193,12 @@ func (c *Conn) placeUnreliable(ch *channel) turnResult {
 	return turnDone
 }
 
-// receiveUnreliable handles an unreliable bunch of the packet with this number. size is the
-// size of its datagram.
+// receiveUnreliable handles an unreliable bunch. number is the number of the packet that
+// carried it, and size is the size of the datagram.
 //
 // Of two UnreliableSequenced messages, the one in the packet with the higher number is newer,
 // since the peer sends them once and in order, and packet numbers don't wrap. Within a packet,
-// it's the later one.
+// the later message is newer.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -233,9 +235,9 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	return nil
 }
 
-// deliverUnreliable hands an unreliable or tracked message to Next. These aren't charged to
-// the peer's limit. If too many of them wait for the owner, the message is dropped instead and
-// fits is false.
+// deliverUnreliable queues an unreliable or tracked message for Next. Such messages aren't
+// charged to the peer's limit. If too many of them are waiting for the owner, deliverUnreliable
+// drops the message and returns false.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if !c.assemblies.fits(cost) {

@@ -2,15 +2,15 @@ package bunch
 
 import "slices"
 
-// A placedUnreliable is an unreliable bunch in the last packet. It's a copy of the message
-// from before the bunch was sent.
+// A placedUnreliable is an unreliable bunch in the last packet. It has a copy of the message as
+// it was before the bunch was sent.
 type placedUnreliable struct {
 	channel *channel
 	unreliableMessage
 }
 
-// commitLast is called before the next packet is built. It frees what Unsent needs, so the
-// last packet can't be taken back any more.
+// commitLast is called before the next packet is built. It frees the data that Unsent needs, so
+// the last packet can no longer be taken back.
 func (c *Conn) commitLast() {
 	for _, u := range c.lastUnreliable {
 		if u.atLastPart() {
@@ -21,13 +21,13 @@ func (c *Conn) commitLast() {
 	c.lastUnreliable = c.lastUnreliable[:0]
 }
 
-// Unsent takes back what was in the last packet from AppendPacket, because the datagram could
-// not be sent. Any number but that of the last packet is ignored.
+// Unsent takes back the contents of the last packet from AppendPacket, because the datagram
+// could not be sent. It does nothing if number does not belong to the last packet.
 //
 // The packet's reliable and unreliable bunches, acks and limit are queued again, and Fates
-// reports its tracked messages with Back. The number is not reused, as if it had been skipped
-// on purpose. Statistics still count the packet and its bunches as sent, and its reliable
-// bunches as resent once they are sent again.
+// reports its tracked messages with Back. The packet number is not reused; it counts as skipped
+// on purpose. Statistics still count the packet and its bunches as sent. When the reliable
+// bunches are sent again, they count as resent.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
@@ -48,7 +48,7 @@ func (c *Conn) Unsent(number uint64) {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// The peer hasn't got what the packet asked for, announced or acknowledged, either.
+	// Whatever the packet asked for, announced or acknowledged has to be sent again, too.
 	if p.probe {
 		c.loss.probes++
 	}

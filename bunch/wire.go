@@ -15,8 +15,7 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Flags of a bunch, which is to our packets what a frame is to QUIC's. The two low bits are
-// the delivery.
+// Flags of a bunch, which is the equivalent of a QUIC frame. The two low bits are the delivery.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -38,9 +37,9 @@ const (
 	packetHeaderBytes = 6  // protocol, flags, number
 	maxHeaderBytes    = 52 // everything before the bunches: header, acks and limit
 
-	// maxBunchHeader is the largest header that we have to find room for, which is that of a
-	// repair bunch. An entry needs 9 bytes for flags, channel (4), sequence and length. A
-	// piece needs 13, but its entry can be cut to whatever size fits.
+	// maxBunchHeader is the size of the largest header that a packet must have room for, that
+	// of a repair bunch. An entry needs 9 bytes for flags, channel (4), sequence and length. A
+	// piece needs 13 bytes, but the entry can be cut so that the piece fits.
 	maxBunchHeader = 11
 
 	pieceBytes       = 4   // offset and total of a piece
@@ -59,14 +58,14 @@ type packetHeader struct {
 	flags  byte
 	number uint32 // low 32 bits
 
-	// The acks. Set if flagAcks is.
+	// The acks. They are valid if flagAcks is set.
 	largest uint32             // low 32 bits of the largest number received
 	delay   uint16             // how long the ack was delayed, in units of ackDelayUnit
-	runs    [maxAckRuns]uint64 // lengths of received and missing runs in turn, downwards
+	runs    [maxAckRuns]uint64 // lengths of alternating received and missing runs, downwards
 	nruns   int                // runs in use; always odd, as received runs come first and last
 
-	// limit is how many KiB of reliable bunches the receiver of this packet may send, counted
-	// from the start of the connection. Set if flagLimit is.
+	// limit is the amount of reliable bunches, in KiB, that the receiver of this packet may
+	// send in total since the start of the connection. It is valid if flagLimit is set.
 	limit uint64
 }
 
@@ -192,12 +191,13 @@ func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.t
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 func (h header) isRepair() bool     { return h.flags&flagRepair == flagRepair }
 
-// numbered reports whether the bunch has a sequence. An unreliable message that fits into one
-// bunch doesn't need any, because the number of the packet tells which of two is newer.
+// numbered reports whether the bunch has a sequence. An unreliable message that fits into
+// one bunch doesn't need a sequence, because the packet numbers tell which of two
+// messages is newer.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size returns how many bytes the header takes. Tracked bunches have a shorter one; see
-// trackedHeader.
+// size returns the size of the header in bytes. Tracked bunches have a shorter header;
+// see trackedHeader.
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -212,8 +212,8 @@ func (h header) size() int {
 	return n
 }
 
-// trackedHeader returns how many bytes the header of a tracked bunch takes if its message has
-// length bytes.
+// trackedHeader returns the size of a tracked bunch's header in bytes, given the length of the
+// message.
 func trackedHeader(channel uint64, length int) int {
 	return 1 + varintLen(channel) + varintLen(uint64(length))
 }
@@ -239,8 +239,8 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message, preceded by its length. The messages of a whole bunch and
-// those of tracked bunches are encoded like this.
+// appendMessage appends a message, preceded by its length. Both the messages in a whole bunch
+// and tracked messages are encoded this way.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
@@ -263,8 +263,8 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 		return parseTracked(h, b)
 	}
 
-	// How long the rest of the header is depends on the flags alone, so we only have to check
-	// once.
+	// The flags alone determine the length of the remaining header, so a single check is
+	// enough.
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
@@ -333,8 +333,7 @@ type group struct {
 // A repair is a repair bunch: one of the parity shards of a group.
 //
 // The receiver can restore a group of n entries once it has any n of its entries and repair
-// bunches. If fewer arrive, nothing is lost but time, since lost entries are retransmitted
-// anyway.
+// bunches. If fewer arrive, the only cost is time, since lost entries are retransmitted anyway.
 type repair struct {
 	group
 	index int    // which of the group's repair bunches this is, below total
@@ -350,8 +349,8 @@ func appendRepair(b []byte, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair splits what follows the channel number in a repair bunch into its payload, which
-// is for parseRepair, and the bunches after it.
+// splitRepair splits the data after the channel number of a repair bunch. It returns the
+// payload, to be parsed by parseRepair, and the bunches that follow.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	const size = repairFieldBytes + EntryBytes
 	switch {
@@ -366,7 +365,7 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 }
 
 // parseRepair parses the payload returned by splitRepair. The shard aliases b. Only the low 16
-// bits of first are known; the caller fills in the others.
+// bits of r.first are known; the caller fills in the high bits.
 func parseRepair(h header, b []byte) (r repair, err error) {
 	r.channel = h.channel
 	r.flags = h.flags

@@ -3,8 +3,8 @@ package sealed
 import "time"
 
 const (
-	// maxArrivals limits how many arrivals a session remembers, and initialArrivals is how many
-	// it has room for at first.
+	// maxArrivals is the maximum number of arrivals that a session remembers. It has room for
+	// initialArrivals at first.
 	maxArrivals     = 256
 	initialArrivals = 32
 )
@@ -15,10 +15,10 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers of
-// the process share it, so that their arrivals can be compared. It is a whole second because
-// every process then rounds times for the wire alike, which makes tests in virtual time
-// repeatable.
+// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers
+// of the process share it, so that their arrivals can be compared. It is a whole second so
+// that every process rounds times for the wire in the same way, which makes tests in
+// virtual time repeatable.
 var clockOrigin = wholeSecond(time.Now())
 
 // wholeSecond rounds t down to a second.
@@ -32,7 +32,7 @@ type arrivalLog struct {
 	offset   time.Duration // the session's time plus offset is the time on the receiver's clock
 }
 
-// add records that a packet arrived at the session's time at.
+// add records that packet number arrived at the time at, on the session's clock.
 func (l *arrivalLog) add(number uint64, at time.Duration) {
 	l.grow()
 	if slot := l.slot(number); slot.number <= number { // a late packet must not replace a newer one
@@ -40,8 +40,8 @@ func (l *arrivalLog) add(number uint64, at time.Duration) {
 	}
 }
 
-// slot returns the slot for a packet. If it has another packet's number, we no longer know when
-// this one arrived.
+// slot returns the slot for a packet. If the slot holds another packet's number, we no longer
+// know when this packet arrived.
 func (l *arrivalLog) slot(number uint64) *arrival { return &l.slots[number%uint64(len(l.slots))] }
 
 // grow counts one more packet, and doubles the slots once there are as many packets as slots.

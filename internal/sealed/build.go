@@ -15,7 +15,7 @@ type draft struct {
 	now    time.Duration
 	number uint64
 	bytes  []byte // the header and the frames so far
-	limit  int    // how many bytes header and frames may take, without the tag
+	limit  int    // maximum size of the header and frames, without the tag
 	rec    record // becomes the packet's record when it is sent
 }
 
@@ -28,11 +28,11 @@ func (d *draft) ping() {
 	d.rec.fate = inFlight
 }
 
-// pad fills the packet up with framePadding, which is 0. No frame may follow.
+// pad fills the rest of the packet with framePadding, which is 0. No frame may follow.
 func (d *draft) pad() { d.bytes = append(d.bytes, make([]byte, max(d.room(), 0))...) }
 
-// AppendPacket builds and seals the next packet. If size is large enough for a jumbo packet,
-// it may be one.
+// AppendPacket builds and seals the next packet. If size is large enough, it may be a jumbo
+// packet.
 func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	packet, number, ok = s.Build(now, buf, size, size >= JumboPacket)
 	if !ok {
@@ -95,8 +95,8 @@ func (s *Session) updateStart() {
 	s.control.Starters(s.starting.count(), s.bulkInFlight())
 }
 
-// build builds a packet of at most size bytes. ok is false if it was to carry a payload and the
-// source has none.
+// build builds a packet of at most size bytes. ok is false if the packet was to carry a payload
+// but the source has none, or if the packet numbers are used up.
 func (s *Session) build(
 	t time.Duration, why purpose, buf []byte, size int,
 ) (packet []byte, number uint64, ok bool) {
@@ -122,8 +122,9 @@ func (s *Session) build(
 		return buf, 0, false
 	}
 
-	// Add a report if it's due. (The packets of a train have theirs already.) A report that
-	// isn't due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
+	// Add a report if it's due. (A packet of a train already has its report.) A report
+	// that isn't due yet may piggyback on play, as long as that doesn't turn the packet
+	// into a jumbo packet.
 	d.limit = d.rec.frameLimit(d.limit)
 	due := why == forReport || why != forTrain && s.reporter.due(t)
 	isPlay := d.rec.payloads > 0 && !d.rec.bulk
@@ -137,9 +138,9 @@ func (s *Session) build(
 	return d.bytes, number, true
 }
 
-// appendContent appends whatever the packet is for, except for a report. It returns false if
-// that is a payload and the source has none. In that case it makes a note in supply, so that we
-// don't ask the source over and over.
+// appendContent appends the content that the packet is built for, except a report. It returns
+// false if the packet is for payloads but the source has none. It notes that in supply, so that
+// we don't keep asking the source.
 func (s *Session) appendContent(d *draft) (ok bool) {
 	switch d.why {
 	case forProbe:
@@ -147,14 +148,14 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 	case forTrain:
 		s.appendTrain(d)
 	case forMTU, forJumbo:
-		// There's no data in the packet, so nothing is lost with it if it's too large.
+		// The packet has no data, so nothing is lost if it's too large for the path.
 		d.ping()
 		d.pad()
 	case forPayload:
 		s.appendPayloads(d, true)
 		if d.rec.payloads == 0 {
 			s.supply = supply{empty: true, noPlay: true}
-			// It's the source that holds us up, not the path.
+			// The source is holding us up, not the path.
 			s.control.Limited(s.records.bytesInFlight)
 			return false
 		}
@@ -171,9 +172,9 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 
 // appendProbe appends a ping.
 //
-// While the carrier opens, the probe is padded to the limit, which is a size that every path
-// takes. (What QUIC found to work earlier may be too large by now.) Once the carrier is open,
-// the probe carries payloads instead, if there are any.
+// While the carrier opens, the probe is padded to the limit, a size that every path supports.
+// (The larger size that QUIC found earlier may no longer work.) Once the carrier is open, the
+// probe carries payloads instead, if there are any.
 func (s *Session) appendProbe(d *draft) {
 	d.ping()
 	switch {
@@ -187,8 +188,8 @@ func (s *Session) appendProbe(d *draft) {
 	}
 }
 
-// appendTrain appends a packet's worth of the train that measures the path: its countdown, a
-// report if that is due, and padding up to the limit.
+// appendTrain appends the contents of one packet of the train that measures the path: the
+// countdown, a report if one is due, and padding up to the limit.
 func (s *Session) appendTrain(d *draft) {
 	following := s.train.unsent - 1
 	d.bytes = append(d.bytes, frameTrain, byte(following))
@@ -200,9 +201,8 @@ func (s *Session) appendTrain(d *draft) {
 	d.pad()
 }
 
-// appendPayloads appends payloads until the source has none left that fits. Frames may fill the
-// packet up to its limit if there's bulk among them, but otherwise no more than MaxPacket
-// allows.
+// appendPayloads appends payloads until the source has none left that fits. A packet with bulk
+// may grow up to its limit, but a packet without bulk may not exceed MaxPacket.
 func (s *Session) appendPayloads(d *draft, bulk bool) {
 	rec := &d.rec
 	limit := d.limit
@@ -221,8 +221,8 @@ func (s *Session) appendPayloads(d *draft, bulk bool) {
 		}
 		if content.Play {
 			s.control.Played(s.time(d.now))
-			// Don't go on to make a jumbo packet of it, since other play would have to wait
-			// for the rest.
+			// Don't let the packet grow into a jumbo packet, since other play would have
+			// to wait behind it.
 			limit = min(limit, MaxPacket-tagBytes)
 		}
 
@@ -243,8 +243,8 @@ func (s *Session) appendPayloads(d *draft, bulk bool) {
 
 // appendReport appends a report if there's room for it.
 func (s *Session) appendReport(d *draft) {
-	// A report by itself doesn't ask for an ack, except for every pingAfter-th time: the ack
-	// lets us stop repeating what the peer knows already.
+	// Of the packets with nothing but a report, only every pingAfter-th asks for an ack. The
+	// ack lets us stop repeating what the peer already knows.
 	if d.why == forReport && s.reporter.sinceAsked+1 >= pingAfter {
 		d.ping()
 	}
@@ -303,7 +303,7 @@ func (s *Session) packetSent(d *draft) {
 	s.stats.SentBytes += uint64(len(d.bytes))
 }
 
-// noteProbe counts the packet if it is one of those with which we probe the peer or the path.
+// noteProbe counts the packet if it probes the peer or the path.
 func (s *Session) noteProbe(d *draft) {
 	switch d.why {
 	case forProbe:

@@ -12,17 +12,17 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs limits how many of our ids are valid at a time. When another one is issued, the oldest
-// is retired.
+// maxIDs is the maximum number of our ids that are valid at a time. When another id is issued,
+// the oldest is retired.
 const maxIDs = 8
 
-// directTurns is how many turns takeTurns takes at most. The second one handles packets that
-// arrived during the first.
+// directTurns is the maximum number of turns that takeTurns takes. The second turn handles
+// packets that arrived during the first.
 const directTurns = 2
 
-// directBytes is how many bytes may wait to be sent for runInline to send them itself: a tick
-// of play. The first part of a transfer is larger, so we leave it to the carrier's own
-// goroutine, and the play of the same step goes out first.
+// directBytes is the maximum number of waiting bytes that runInline sends itself. It's enough
+// for a tick of play. The first part of a transfer is larger, so we leave it to the carrier's
+// own goroutine, and the play of the same step is sent first.
 const directBytes = 8 << 10
 
 // Config holds the settings of a carrier. Its functions must not block. Changed, Ping and
@@ -35,26 +35,26 @@ type Config struct {
 	// sends. The carrier uses only these. Addrs is called every followBulk while bulk is in
 	// flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
-	// MaxPacket returns the size in bytes of the largest packet that QUIC has found the
-	// path to take. nil means SafePacket.
+	// MaxPacket returns the largest packet size, in bytes, that QUIC has confirmed for the
+	// path. If MaxPacket is nil, SafePacket is used.
 	MaxPacket func() int
-	// NoJumbo limits packets to MaxPacket. Otherwise, if the kernel has GSO, bulk on a fast
-	// path tries whether larger packets get through (see JumboPacket).
+	// NoJumbo limits packets to MaxPacket. Otherwise, if the kernel supports GSO, the carrier
+	// tries larger packets for bulk on a fast path (see JumboPacket).
 	NoJumbo bool
 
-	// Ping makes QUIC send a packet that is acked, unless it is nil. It is called:
+	// Ping, if not nil, makes QUIC send an ack-eliciting packet. It is called:
 	//
-	//   - if no ack has arrived for a PTO, because only QUIC can find out a new address of the peer;
+	//   - if no ack has arrived for a PTO, because only QUIC can detect a new peer address;
 	//   - every PingTime while there is traffic, so that QUIC does not become idle;
-	//   - every five round trips while bulk is in flight, until QUIC has found the largest packet.
+	//   - every five round trips while bulk is in flight, until QUIC has found the largest size.
 	Ping     func()
-	PingTime time.Duration // 0 means no pings because of traffic alone
-	// Observe is called under the lock while there is work, with the controller's knowledge
-	// of the path, unless it is nil. It is called at most once a millisecond while bulk is
+	PingTime time.Duration // 0 means that traffic alone causes no pings
+	// Observe, if not nil, is called under the lock while there is work. It may read the
+	// controller's estimates of the path. It is called at most once a millisecond while bulk is
 	// in flight, and otherwise every 100 ms.
 	Observe func(now time.Time, c *pace.Controller)
-	// Mutex guards session and source. The source's owner may lock it as well. If it is
-	// nil, the carrier makes one.
+	// Mutex guards session and source. The source's owner may lock it as well. If it is nil,
+	// the carrier creates its own.
 	Mutex Mutex
 	// Turned, if not nil, is called under the lock at the end of each turn. If it returns
 	// true, Woken is called without the lock.
@@ -114,8 +114,8 @@ type CarrierStats struct {
 	MaxPacket int     // size in bytes of the largest packet with payloads that may be sent now
 }
 
-// NewCarrier makes a carrier. It receives from now on, but sends nothing before Start. The
-// owner must close the carrier before the connection and the socket.
+// NewCarrier makes a carrier. The carrier receives packets from now on, but sends nothing
+// before Start. The owner must close the carrier before the connection and the socket.
 func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	session, err := NewSession(config.SessionConfig)
 	if err != nil {
@@ -302,7 +302,7 @@ func (c *Carrier) Stats() CarrierStats {
 }
 
 // maxPacket returns the size in bytes of the largest packet that collect could build for bulk
-// now. The caller holds the lock, under which follow writes run.maxPacket.
+// now. The caller holds the lock, which also guards run.maxPacket.
 func (c *Carrier) maxPacket() int {
 	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	return c.session.limit(forPayload, max(SafePacket, c.run.maxPacket), jumbo)
@@ -321,9 +321,9 @@ func (c *Carrier) packetsArrived(inline bool) {
 	}
 }
 
-// runInline works on the calling goroutine, unless another one is working already or a turn may
-// take longer than one with play. That's cheaper than waking a goroutine, because switching to
-// it and back costs as much as a turn with play.
+// runInline works on the calling goroutine, unless another goroutine is working already or a
+// turn may take longer than one with play. Working inline is cheaper than waking a goroutine,
+// because switching to it and back costs as much as a turn with play.
 func (c *Carrier) runInline() {
 	switch {
 	case !c.worker.tryEnter():
@@ -334,8 +334,8 @@ func (c *Carrier) runInline() {
 	}
 }
 
-// handOff makes another goroutine work. Without bulk, that's one of the crew, whose goroutines
-// take turns for many carriers. With bulk, it's the carrier's own.
+// handOff makes another goroutine work. Without bulk, that's a goroutine of the crew, which
+// takes turns for many carriers. With bulk, it's the carrier's own goroutine.
 func (c *Carrier) handOff() {
 	if c.isLight() {
 		c.socket.crew.Add(c)
@@ -348,7 +348,7 @@ func (c *Carrier) handOff() {
 // goroutine that works may call it.
 func (c *Carrier) isLight() bool { return !c.mayBlock && !c.run.needsSettle() && !c.hasBulk() }
 
-// hasBulk reports whether there's bulk, for which the carrier has a goroutine of its own. Only
+// hasBulk reports whether there's bulk, which the carrier handles on its own goroutine. Only
 // the goroutine that works may call it.
 func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.isHeavy() }
 
@@ -376,7 +376,7 @@ func (c *Carrier) loop() {
 		case c.run.needsSettle() || !idle:
 			// There's more to do right away.
 		case c.run.isHeavy() && c.worker.poll(next):
-			// There is again.
+			// More work has come up.
 		case c.hasBulk():
 			// More bulk may follow soon, so keep the goroutine for a while.
 			if c.worker.sleep(next) {
@@ -388,9 +388,9 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn of the carrier's own goroutine. If there are more such goroutines than
-// processors, one that moves bulk first has to wait its turn (see heavyTurns). Once its bulk is
-// done, it no longer waits, since only play is left.
+// heavyTurn takes a turn on the carrier's own goroutine. If more carriers have work than there
+// are processors, a carrier that moves bulk must first wait for one of the heavyTurns. Once its
+// bulk is done, it no longer waits, since only play is left.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.isHeavy() {
 		heavyTurns.Take(nil)
