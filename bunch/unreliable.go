@@ -44,8 +44,8 @@ func (b *backlog) add(messages, bytes int) {
 // A message's age alone isn't enough. Its time stamp may be much older than the call to Send,
 // which isn't told the time. And nothing can be sent while a long tick is corked.
 type expiry struct {
-	outageBefore  time.Duration // older messages waited through an outage; set by leaveDark
-	overdueBefore time.Duration // unreliable messages that are older are overdue
+	outageBefore  time.Duration // earlier messages waited through an outage; set by leaveDark
+	overdueBefore time.Duration // unreliable messages queued earlier are overdue
 
 	// The last chances, newest first. They are at least a quarter of the permitted wait apart,
 	// so five chances cover the whole wait.

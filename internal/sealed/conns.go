@@ -11,8 +11,8 @@ import (
 
 // quic-go uses whatever methods it finds on its net.PacketConn: ReadBatch instead of ReadFrom,
 // SyscallConn to set "don't fragment" and discover the path MTU, and ReadMsgUDP and WriteMsgUDP
-// for GSO and ECN. So there is one type for each kind of socket, and it has only the methods
-// that its socket supports.
+// for GSO and ECN. So there is a separate type for each kind of socket, with only the methods
+// that the socket supports.
 
 // A plainConn is the QUIC side of a socket that isn't a udp.SystemConn.
 type plainConn struct {
@@ -72,13 +72,13 @@ type udpConn struct {
 
 	// Reading. Used only by quic-go's reader.
 	reader   packetReader
-	messages []udp.Message // not split yet, except that the first may be in part
-	rest     []byte        // of messages[0], not split yet
+	messages []udp.Message // not split yet, except for part of the first
+	rest     []byte        // the part of messages[0] that isn't split yet
 	size     int           // of each packet in rest; the last may be shorter
 	readTime time.Time     // when the messages were read
 }
 
-// A packetReader is the part of [udp.Reader] that udpConn uses. Tests have other
+// A packetReader is the part of [udp.Reader] that udpConn uses. Tests use other
 // implementations.
 type packetReader interface {
 	Read() (ms []udp.Message, waited bool, err error)
@@ -112,8 +112,8 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch waits for packets for QUIC, stores as many as there are in ms and returns their
-// number.
+// ReadBatch waits for packets for QUIC, stores those that are available in ms, and
+// returns their number.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
 		for len(c.messages) > 0 && n < len(ms) {
@@ -125,8 +125,9 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		// Don't return an empty batch. quic-go would parse what an earlier call has left in ms,
-		// and since it also does that after some errors, empty ms in that case.
+		// Don't return an empty batch, because quic-go would then parse what an earlier call
+		// has left in ms. It does the same after some errors, so clear the sizes in ms
+		// before returning one.
 		if err := c.fill(); err != nil {
 			for i := range ms {
 				ms[i].N = 0
@@ -170,8 +171,8 @@ func (c *udpConn) beginMessage() {
 	}
 }
 
-// nextPacket splits off the next packet. If it's for QUIC, nextPacket copies it to to and
-// returns true. Otherwise the packet is routed to its carrier.
+// nextPacket splits off the next packet. If the packet is for QUIC, nextPacket copies it into
+// the message to and returns true. Otherwise the packet is routed to its carrier.
 func (c *udpConn) nextPacket(to *ipv4.Message) (forQUIC bool) {
 	m := &c.messages[0]
 	p := c.rest[:min(c.size, len(c.rest))]

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// earlyPackets limits how many packets with an unknown id we keep for carriers that are
-	// about to be made. The client makes its carrier when it gets the server's Welcome, and the
-	// server's first sealed packets arrive right behind that. The number is enough for thirty
-	// clients that join together.
+	// earlyPackets is the maximum number of packets with an unknown id that we keep for
+	// carriers about to be made. The client makes its carrier when it gets the server's
+	// Welcome, and the server's first sealed packets arrive right behind the Welcome. The limit
+	// is enough for thirty clients that join at the same time.
 	earlyPackets = 512
-	// earlyTime is how long we keep them. The carrier is made at once, unless the Welcome is
-	// lost. In that case it's sent again after a probe timeout or two.
+	// earlyTime is how long we keep such packets. The carrier is made at once, unless the
+	// Welcome is lost. In that case, the Welcome is sent again after one or two probe timeouts.
 	earlyTime = time.Second
 )
 
@@ -36,7 +36,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep copies a packet. It replaces the oldest one if there are earlyPackets already.
+// keep stores a copy of a packet. If there are earlyPackets already, it replaces the oldest.
 func (e *earlyBuffer) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

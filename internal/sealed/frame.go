@@ -6,7 +6,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The kinds of frames in a sealed packet, which may be in any order. See WIRE.md.
+// The kinds of frames in a sealed packet. A packet may have its frames in any order. See
+// WIRE.md.
 const (
 	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
@@ -16,16 +17,16 @@ const (
 	framePlay     = 5 // length u16, payload; its feedback may wait for a packet with other content
 )
 
-// maxFrames limits the frames in a packet to twice maxPayloads, which is more than a correct
-// peer sends. Otherwise a jumbo packet would have room for 8,900 pings, which take as long to
-// handle as 25 ordinary packets.
+// maxFrames is the maximum number of frames in a packet. It is twice maxPayloads, which is more
+// than a correct peer sends. Without this limit, a jumbo packet could hold 8,900 pings, which
+// take as long to handle as 25 ordinary packets.
 const maxFrames = 16
 
 // dataHeader is the size of a data or play frame without its payload.
 const dataHeader = 1 + 2
 
-// errMalformed means that the peer violated the protocol, since nobody else can make a packet
-// that opens.
+// errMalformed means that the peer violated the protocol. Nobody else could have sealed the
+// packet.
 var errMalformed = errors.New("malformed frame")
 
 // A frame is one frame of a packet that's being read. It is reused for all frames, and kind

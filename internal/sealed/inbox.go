@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	// inboxBytes is how many bytes of packets an inbox may always hold, 252 KiB. That includes
-	// packets that the carrier is opening. It's small because the connection's receive limit
-	// doesn't cover these bytes.
+	// inboxBytes is the number of bytes that an inbox may always hold, 252 KiB. They include
+	// packets that the carrier is opening. The number is small because the connection's receive
+	// limit doesn't cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// maxBorrowed is how many bytes all inboxes of a socket may borrow together beyond that. As
-	// many arrive in 30 ms at 1 Gbit/s, while the machine's cores are busy. An inbox borrows at
-	// most as much as it leaves to others. If there's no room for a packet, it is dropped.
+	// maxBorrowed is the maximum number of bytes that all inboxes of a socket may borrow
+	// together beyond inboxBytes. It's enough for the packets that arrive in 30 ms at 1 Gbit/s
+	// while the machine's cores are busy. An inbox may borrow at most as much as it leaves to
+	// the others. A packet for which there's no room is dropped.
 	maxBorrowed = 4 << 20
-	// borrowStep is how many bytes an inbox borrows at a time.
+	// An inbox borrows borrowStep bytes at a time.
 	borrowStep = 64 << 10
 	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or about
 	// fifty packets of play. The inboxes of a thousand clients whose ticks coincide take 9 MiB.
 	blockBytes = 9 << 10
-	// maxFromOthers is how many packets per second we accept from addresses other than the one
-	// that the QUIC connection has for the peer. It's enough until QUIC notices a change of
-	// address, and too few to be worth forging.
+	// maxFromOthers is the number of packets per second that we accept from addresses other
+	// than the peer address of the QUIC connection. It's enough to keep going until QUIC
+	// notices that the address has changed, but too few to be worth forging.
 	maxFromOthers = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
@@ -62,12 +63,12 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 //
 // put and take, and the methods that take mu, are safe for concurrent use.
 type inbox struct {
-	// notify is called after put into an empty inbox. The owner then takes the packets. If
-	// inline is true, it may do so on the calling goroutine.
+	// notify is called after a packet was put into an empty inbox. The owner then takes the
+	// packets. If inline is true, it may do so on the calling goroutine.
 	notify func(inline bool)
 	base   time.Time                      // zero of the arrival times in records
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
-	// What all inboxes of the socket have borrowed, in bytes; nil if this one may not borrow.
+	// The total bytes borrowed by all inboxes of the socket; nil if this inbox may not borrow.
 	allBorrowed *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
@@ -90,8 +91,8 @@ func newInbox(notify func(inline bool)) *inbox { return &inbox{notify: notify, b
 // setRemote sets the peer's address. It is called when QUIC has a new one.
 func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }
 
-// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox was
-// empty, in which case the caller must call notify.
+// put copies a packet into the inbox, or drops the packet and counts it. It returns true if the
+// inbox was empty, in which case the caller must call notify.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (wasEmpty bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

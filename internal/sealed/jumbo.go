@@ -8,43 +8,43 @@ import (
 
 const (
 	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP
-	// it fills a frame of 9,000 bytes, which loopback and many networks in data centres carry.
+	// it fills a frame of 9,000 bytes, which loopback and many data center networks carry.
 	JumboPacket = 9000 - 40 - 8
 
-	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than our
-	// rate, because play has to wait for it. The rate must be at least 1.8 MB/s for that. Links
-	// that take such frames are far faster, and our rate is only a share of theirs, unless a
-	// shaper limits it.
+	// jumboTime is the maximum time for which a jumbo packet may occupy a bottleneck that is no
+	// faster than our rate, because play has to wait for the packet. This takes a rate of at
+	// least 1.8 MB/s. Links that carry such frames are far faster, and our rate is only a share
+	// of the link's, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
 	// sharedJumboTime is used instead of jumboTime once the path has delivered jumboBurst
-	// packets, which is as many as fill a jumbo packet, within a millisecond. The bottleneck is
-	// then far faster than our rate. If it's a shaper that passes such bursts, play waits for
-	// this long at most.
+	// packets within a millisecond. These packets have as many bytes as a jumbo packet, so the
+	// bottleneck is far faster than our rate. If the bottleneck is a shaper that passes such
+	// bursts, play waits for sharedJumboTime at most.
 	//
-	// Two hundred clients that load from one server over loopback get half a MB/s each. With
-	// jumbo packets, they need two fifths of the packets.
+	// When 200 clients load from one server over loopback, each gets 0.5 MB/s. Jumbo packets
+	// reduce the number of packets to 40 %.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
-	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by
-	// one.
+	// The window must have room for jumboWindow jumbo packets, so that acks arrive one by one.
 	jumboWindow = 4
 
-	// maxJumboProbes is how many probes in a row must be lost before we conclude that the path
-	// takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES), and jumboSearchWait is how
-	// long we wait before we try again (section 5.1.1: PMTU_RAISE_TIMER).
+	// After maxJumboProbes consecutive lost probes, we conclude that the path doesn't carry
+	// jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES). We try again after jumboSearchWait
+	// (section 5.1.1: PMTU_RAISE_TIMER).
 	maxJumboProbes  = 3
 	jumboSearchWait = 10 * time.Minute
 
-	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them. A
-	// path that loses so many takes them only some of the time, and the losses would slow down
-	// the pacer. Few paths that are as fast lose as many packets of all sizes.
+	// maxJumboLoss is the loss rate of recent jumbo packets above which we stop using them. A
+	// path with such losses carries jumbo packets only some of the time, and the losses would
+	// slow down the pacer. Few paths of this speed lose as many packets of all sizes.
 	maxJumboLoss = 0.25
-	// jumboLossWeight is the weight of one jumbo packet in the average of their losses.
+	// jumboLossWeight is the weight of one jumbo packet in the moving average of the loss rate.
 	jumboLossWeight = 1. / 16
 )
 
-// A jumboProber finds out whether the path takes jumbo packets, which carry bulk on fast paths.
-// It is path MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
+// A jumboProber finds out whether the path takes jumbo packets, which carry bulk on fast
+// paths. It does path MTU discovery (RFC 8899) for a single size, which is far larger than the
+// sizes that QUIC probes.
 //
 // The zero value starts to probe as soon as the path is fast enough.
 type jumboProber struct {
@@ -60,13 +60,13 @@ type jumboProber struct {
 	// Watching for a black hole.
 	blackHole recovery.BlackHole
 	lossRate  float64       // moving average; lost probes don't count
-	validFrom uint64        // first packet after the last black hole; the fates of earlier ones don't count
+	validFrom uint64        // first packet after the last black hole; earlier fates don't count
 	nextWait  time.Duration // from the next black hole to a probe; 0 at first
 }
 
-// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window
-// is in bytes. together is how many packets that were sent together arrived within a
-// millisecond.
+// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and
+// window is in bytes. together is the number of packets sent together that arrived
+// within a millisecond.
 func (j *jumboProber) checkSpeed(rate float64, window, together int) {
 	limit := jumboTime
 	if together >= jumboBurst {
@@ -120,11 +120,11 @@ func (j *jumboProber) lost(t time.Duration, n uint64) {
 	}
 }
 
-// checkBlackHole stops the use of jumbo packets if all recent ones were lost, or more than
-// maxJumboLoss of them. next is the number of the next packet.
+// checkBlackHole stops the use of jumbo packets if all recent ones were lost, or if their loss
+// rate exceeds maxJumboLoss. next is the number of the next packet.
 //
 // After the first black hole we probe again at once, since it may just have been an outage.
-// After each further one we wait longer, because every black hole costs a probe timeout.
+// After each further black hole we wait longer, because each costs a probe timeout.
 func (j *jumboProber) checkBlackHole(t time.Duration, next uint64) {
 	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
 		j.proven = false

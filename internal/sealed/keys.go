@@ -26,16 +26,17 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits says how many packets share a key: 2^22. With packets of 1,452 bytes
-	// that's 2^29 blocks, and with 8,952 bytes it's 2^31.1. Both are below the 2^32.5 at which
-	// AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
+	// A key is used for 2^generationBits packets. With packets of 1,452 bytes, that's
+	// 2^29 blocks of data, and with 8,952 bytes, it's 2^31.1 blocks. Both are below the
+	// 2^32.5 blocks at which AES-GCM loses its margin. ChaCha20 has no such limit (RFC
+	// 9001, section 6.6).
 	generationBits = 22
 )
 
 // A generation holds the key of 2^22 consecutive packet numbers.
 type generation struct {
 	suite  *suite
-	index  uint64           // of its packet numbers, the bits above generationBits
+	index  uint64           // its packet numbers without the low generationBits bits
 	secret []byte           // from which the next generation's secret is derived
 	aead   cipher.AEAD      // with this generation's key
 	iv     [nonceBytes]byte // XORed with the packet number to make the nonce

@@ -3,20 +3,21 @@ package sealed
 import "time"
 
 const (
-	// silentPTOs is how many probe timeouts without an ack make a carrier silent. Usually
-	// silentTime must have passed as well (see silentAfter).
+	// silentPTOs is the number of probe timeouts without an ack after which a carrier is
+	// silent. Usually silentTime must have passed as well (see silentAfter).
 	silentPTOs = 3
 	silentTime = time.Second
 	// stopTime is how long a carrier goes without an ack before it closes.
 	stopTime = 10 * time.Second
 
-	// unknownRTT is the round trip that we assume if the owner doesn't know it: kInitialRtt of
+	// unknownRTT is the round trip that we assume if the owner doesn't know one: kInitialRtt of
 	// RFC 9002, section 6.2.2.
 	unknownRTT = 333 * time.Millisecond
 
-	// openingProbes is how many probes we send per probe timeout while the carrier opens. On a
-	// path that loses a tenth of the packets each way, one in five single probes gets no
-	// answer, and the next wait is up to a second. RFC 9002, section 6.2.4, allows two.
+	// openingProbes is the number of probes that we send per probe timeout while the carrier
+	// opens. On a path that loses 10 % of the packets each way, one in five single probes would
+	// get no answer, and the wait for the next probe is up to a second. RFC 9002, section
+	// 6.2.4, allows two probes.
 	openingProbes = 2
 	// maxBackoffs limits how often the wait for the next probe doubles while the carrier opens.
 	maxBackoffs = 4
@@ -25,7 +26,7 @@ const (
 // A livenessMonitor keeps track of when we last heard from the peer, and when we asked it for
 // an ack.
 type livenessMonitor struct {
-	// The last ack or, if later, when we sent a packet while none was in flight.
+	// When the last ack arrived or, if later, when we sent a packet while none was in flight.
 	lastAck    time.Duration
 	lastAsked  time.Duration // when the last packet asking for an ack was sent
 	ackMayWait bool          // that packet had only play, so the peer may hold back its ack
@@ -33,14 +34,14 @@ type livenessMonitor struct {
 	probesDue  int           // probes to send now, whatever the pacer says
 
 	lastReceived time.Duration // when the peer's last packet arrived; 0 if none has
-	longestGap   time.Duration // longest recent time between two of the peer's packets, up to silentTime
+	longestGap   time.Duration // longest recent gap between two of its packets, up to silentTime
 
 	other otherCarrier // shows whether the whole path is silent, or just this carrier
 }
 
-// ackAsked is called when a packet asking for an ack is sent. mayWait is whether the peer may
-// hold back the ack. If no packet was in flight before (wasIdle), the time without an ack
-// starts now.
+// ackAsked is called when a packet asking for an ack is sent. mayWait is true if the
+// peer may hold back the ack. If no packet was in flight before (wasIdle), the time
+// without an ack starts now.
 func (l *livenessMonitor) ackAsked(t time.Duration, mayWait, wasIdle bool) {
 	if wasIdle {
 		l.lastAck = t
@@ -66,7 +67,7 @@ func (l *livenessMonitor) ackMissed(opening bool) {
 }
 
 // packetReceived is called for every packet that arrives. longestGap decays slowly, by a
-// sixteenth per packet, so that it still shows the time between two ticks of the peer if each
+// sixteenth per packet, so that it still shows the time between two of the peer's ticks if each
 // tick sends a burst.
 func (l *livenessMonitor) packetReceived(t time.Duration) {
 	if l.lastReceived > 0 {
@@ -77,8 +78,8 @@ func (l *livenessMonitor) packetReceived(t time.Duration) {
 }
 
 // overdueAt returns when the peer's next packet is overdue. If nothing has arrived by then, our
-// own address may have changed, which the peer only learns from QUIC's packets. ok is false if
-// the peer sends so rarely that its silence means nothing.
+// own address may have changed. The peer learns the new address only from QUIC's packets. ok is
+// false if the peer sends so rarely that its silence means nothing.
 func (l *livenessMonitor) overdueAt(pto time.Duration) (at time.Duration, ok bool) {
 	wait := max(pto, 2*l.longestGap)
 	return l.lastReceived + wait, l.lastReceived > 0 && wait < silentTime
@@ -88,13 +89,13 @@ func (l *livenessMonitor) overdueAt(pto time.Duration) (at time.Duration, ok boo
 // zero value watches nothing.
 type otherCarrier struct {
 	watching bool
-	packets  uint64        // what it had received when we began to watch
+	packets  uint64        // packets that it had received when we began to watch
 	heardAt  time.Duration // when we first saw that it has received more; 0 if it hasn't
 	lookAt   time.Duration // when to look again
 }
 
-// look takes note of how many packets the other carrier has received by t. The next look is
-// half of pto later.
+// look notes the number of packets that the other carrier has received by t. The next look is
+// half a probe timeout later.
 func (o *otherCarrier) look(t time.Duration, packets uint64, pto time.Duration) {
 	switch {
 	case !o.watching:
@@ -112,7 +113,7 @@ func (o *otherCarrier) notSilentBefore(pto time.Duration) time.Duration {
 		// this one two more probe timeouts.
 		return o.heardAt + 2*pto
 	}
-	// As far as we know, the other one is silent as well. Wait for the next look.
+	// As far as we know, the other carrier is silent as well. Wait for the next look.
 	return o.lookAt
 }
 
@@ -183,7 +184,7 @@ func (s *Session) silentAt() (at time.Duration, ok bool) {
 	return max(at, s.liveness.other.notSilentBefore(s.boundedPTO())), true
 }
 
-// silentAfter returns how long the carrier may go without an ack before it's silent.
+// silentAfter returns how long the carrier may go without an ack before it counts as silent.
 func (s *Session) silentAfter() time.Duration {
 	wait := silentPTOs * s.boundedPTO()
 	onlyPlay := s.records.playInFlight == s.records.bytesInFlight
@@ -215,13 +216,13 @@ func (s *Session) pto() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return s.control.PTO()
 	}
-	// At first, the variance is half of the round trip (RFC 9002, section 5.3). It counts four
-	// times.
+	// At first, the variance is half of the round trip (RFC 9002, section 5.3). The probe
+	// timeout includes four times the variance.
 	return 3*s.rttGuess + maxReportDelay
 }
 
-// boundedPTO is pto with a limit on the variance. Without it, a single late ack would make play
-// wait for seconds in the next outage, although QUIC could carry it.
+// boundedPTO is pto with a limit on the variance. Without the limit, a single late ack would
+// make play wait for seconds in the next outage, although QUIC could carry it.
 func (s *Session) boundedPTO() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
@@ -233,9 +234,9 @@ func (s *Session) boundedPTO() time.Duration {
 // probeAfter returns how long we wait for an ack before we send a probe, or have QUIC send a
 // ping.
 //
-// It bounds the probe timeout, since one late ack can make that seconds long, and a silent
-// carrier would then close before it had sent a probe. The bound doesn't include how long the
-// peer may hold back an ack for play.
+// The wait is the probe timeout up to a bound. A single late ack can make the timeout several
+// seconds long, and without the bound, a silent carrier would close before it had sent a probe.
+// The time for which the peer may hold back an ack for play comes on top of the bound.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
 	if s.liveness.ackMayWait {

@@ -6,8 +6,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A lossDetector detects packets that were lost while later ones were acked. If no later one is
-// acked either, it's up to the livenessMonitor.
+// A lossDetector detects packets that were lost while later ones were acked. If no later packet
+// is acked either, the livenessMonitor takes over.
 type lossDetector struct {
 	recovery.Losses
 	latestRTT time.Duration // of the newest acked packet, which the controller may not know yet
@@ -35,7 +35,7 @@ func (s *Session) detectLosses(t time.Duration) {
 		s.lose(t, n, lost)
 	}
 
-	// These draw their conclusions from all acks and losses so far.
+	// The following calls draw conclusions from all acks and losses so far.
 	s.mtu.checkBlackHole(t, s.records.Next)
 	if s.state == Open {
 		s.train.repeat(s.records.Next)
@@ -49,8 +49,8 @@ func (s *Session) detectLosses(t time.Duration) {
 // lose declares packet n lost and tells the source about its payloads. f is lost or abandoned.
 //
 // We keep the record, because the packet may only be late. It expires when it would have
-// expired anyway, like the records of skipped numbers nearby, and none is dropped before the
-// others. So a peer that makes up an ack for all of them gives itself away.
+// expired anyway, so it isn't dropped before the records of skipped numbers nearby. A peer that
+// makes up an ack for all of these numbers thus gives itself away.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
@@ -73,7 +73,7 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// ack records that packet n arrived at the time at on the peer's clock, which is 0 if unknown.
+// ack records that packet n arrived at the time at on the peer's clock. at is 0 if unknown.
 // isNew is true if this is the first ack of a packet that asked for one.
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) {
 	r := s.records.At(n)
@@ -105,7 +105,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && previous == inFlight {
-		s.train.acked(r, n, at, s.rttGuess) // which sampleRTT has just measured with this packet
+		s.train.acked(r, n, at, s.rttGuess) // sampleRTT has just set rttGuess from this packet
 	}
 	if r.train && previous == lost {
 		if result, ok := s.train.addLate(r, n); ok {

@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// minHoleWait is how long we wait between the first two large packets that probe a path
-	// that has shrunk. The wait doubles up to maxHoleWait.
+	// minHoleWait is the time between the first two large probes on a path that has shrunk. The
+	// wait doubles up to maxHoleWait.
 	minHoleWait = 10 * time.Second
 	maxHoleWait = 10 * time.Minute
 )
 
-// A pathMTU keeps track of how large a packet may be on the path.
+// A pathMTU keeps track of the maximum packet size on the path.
 //
-// Usually that's whatever QUIC has found the path to take, which the owner passes on. But QUIC
-// doesn't notice if the path shrinks, so we watch for a black hole ourselves (RFC 8899, section
-// 4.3). As long as larger packets are lost, SafePacket is the limit, except for probes that
-// find out if larger ones get through again.
+// Usually it's the size that QUIC has confirmed, which the owner passes on. But QUIC doesn't
+// notice if the path shrinks, so we watch for a black hole ourselves (RFC 8899, section 4.3).
+// As long as larger packets are lost, SafePacket is the limit. Only probes exceed it, to find
+// out if larger packets get through again.
 type pathMTU struct {
 	pathStart uint64 // first packet on this path; the fates of earlier ones don't count
 	blackHole recovery.BlackHole
 	jumbo     jumboProber // packets larger than MaxPacket
 
 	// Set while there's a black hole.
-	shrunk    bool          // the path takes packets of SafePacket only
+	shrunk    bool          // only packets of up to SafePacket bytes get through
 	shrunkAt  uint64        // the next packet number when we found out
 	retryAt   time.Duration // when to send the next probe
-	retryWait time.Duration // how long to wait for another one if that is lost
+	retryWait time.Duration // from the next probe to another one, if the next is lost
 }
 
-// limit returns how large a packet may be. allowed is the largest size that the owner allows.
+// limit returns the maximum packet size. allowed is the largest size that the owner allows.
 func (m *pathMTU) limit(allowed int) int {
 	if m.shrunk {
 		return min(allowed, SafePacket)
@@ -60,7 +60,7 @@ func (m *pathMTU) probeDue(t time.Duration, allowed int) bool {
 	return m.shrunk && t >= m.retryAt && allowed > SafePacket
 }
 
-// probeSent is called when such a probe is sent.
+// probeSent is called when a large packet is sent as a probe.
 func (m *pathMTU) probeSent(t time.Duration) {
 	m.retryAt = t + m.retryWait
 	m.retryWait = min(2*m.retryWait, maxHoleWait)
