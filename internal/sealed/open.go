@@ -6,26 +6,27 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A drop is why a packet was dropped.
+// A drop is the reason why a packet was dropped.
 type drop uint8
 
 const (
 	dropNone    drop = iota // don't drop it
 	dropSize                // too short or too long
-	dropVersion             // first byte of a version that is not ours
+	dropVersion             // the first byte is that of another version
 	dropOld                 // below the replay window, so it may be a replay
 	dropReplay              // received before
-	dropKey                 // of a generation whose key we don't have
+	dropKey                 // belongs to a generation whose key we don't have
 	dropForged              // the tag doesn't match the packet
 	drops
 )
 
-// maxForged is how many packets may fail to open before the carrier closes. It's far below the
-// 2^52 of RFC 9001, section 6.6, but still takes hours of forging at line rate.
+// maxForged is the number of packets that fail to open before the carrier closes. It's far
+// below the 2^52 of RFC 9001, section 6.6, but an attacker still needs hours of forging at
+// line rate to reach it.
 const maxForged = 1 << 36
 
-// An openedPacket is the result of open: either authenticated frames, or why the packet must be
-// dropped.
+// An openedPacket is the result of open: either authenticated frames, or the reason why the
+// packet must be dropped.
 type openedPacket struct {
 	frames []byte
 	number uint64
@@ -41,7 +42,7 @@ type opener struct {
 	current *generation
 	next    *generation     // the one after current; nil until half of current is used
 	mask    *mask           // hides packet numbers
-	window  recovery.Window // numbers received; written by accept, so others may read it under the lock
+	window  recovery.Window // numbers received; others may read it under the lock
 	forged  uint64          // packets that didn't open
 
 	// Scratch space of open.
@@ -125,13 +126,14 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// rotateKeys derives the next generation once half of the current one is used, and drops the
-// current one once the whole replay window lies in the next. Most carriers never get that far.
+// rotateKeys derives the next generation once half of the current one is used. It drops
+// the current generation once the whole replay window lies in the next. Most carriers
+// never get that far.
 func (o *opener) rotateKeys() {
 	half := o.current.index<<generationBits + 1<<(generationBits-1)
 	switch {
 	case o.next == nil && o.window.Next > half:
-		o.next, _ = o.current.next() // can't fail, since the key has the same length as the current one
+		o.next, _ = o.current.next() // can't fail, since the key length is the same
 	case o.next != nil && o.window.Floor()>>generationBits > o.current.index:
 		o.current = o.next
 		o.next = nil

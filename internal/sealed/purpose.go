@@ -9,15 +9,15 @@ const (
 	nothing    purpose = iota // no packet may be sent now
 	forProbe                  // get an ack out of the peer; carries payloads if there are any
 	forTrain                  // one of the padded back-to-back packets that measure the path's rate
-	forMTU                    // padding, to find out if the path takes packets of up to MaxPacket again
-	forJumbo                  // padding, to find out if the path takes packets of JumboPacket bytes
+	forMTU                    // padding, to find out if the path takes MaxPacket bytes again
+	forJumbo                  // padding, to find out if the path takes JumboPacket bytes
 	forPayload                // bulk (transfers) and play (the game's own traffic), as paced
 	forPlay                   // play alone, which needn't wait for the pacer
 	forReport                 // a report alone
 )
 
-// minPlay is how many packets of play may be in flight without waiting for the pacer, however
-// small the window is.
+// minPlay is the number of play packets that may always be in flight without waiting for the
+// pacer, however small the window is.
 const minPlay = 4
 
 // next decides what the next packet is for. allowed is the largest size that the owner allows.
@@ -33,8 +33,8 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	case s.state <= Open && s.train.unsent > 0:
 		return forTrain
 	case s.reporter.ownPacket && s.mayReport() && s.reporter.due(t):
-		// The last packet had no room for a report, and the next may be just as full, so
-		// send it by itself.
+		// The last packet had no room for the report, and the next may be just as full, so send
+		// the report by itself.
 		return forReport
 	case s.wantsPayload() && s.pacerAllows(t):
 		// We only look for larger packets while there's data to send.
@@ -53,8 +53,9 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	return nothing
 }
 
-// mayReport reports whether we may send a packet with nothing but a report. Few of those are
-// ever acked, since most don't ask for it, so we limit how many we have to remember.
+// mayReport reports whether we may send a packet with nothing but a report. Few of these
+// packets are ever acked, since most don't ask for an ack, so we limit the number that
+// we have to remember.
 func (s *Session) mayReport() bool { return s.records.ackOptional < maxAckOptional }
 
 // wantsPayload reports whether there may be a payload to send as soon as the pacer allows it.
@@ -67,7 +68,7 @@ func (s *Session) wantsPayload() bool {
 // normally goes out at once, but only until playBound bytes of it are in flight.
 //
 // Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would maintain
-// a standing queue on the path that won't drain however long the pacer pauses.
+// a standing queue on the path, which wouldn't drain however long the pacer paused.
 func (s *Session) wantsUnpacedPlay() bool {
 	return s.state == Open && !s.supply.noPlay &&
 		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
@@ -79,10 +80,11 @@ func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.contr
 
 // wantsAckSoon reports whether a packet of play should ask for feedback soon, as bulk does.
 //
-// Usually the peer may take its time with feedback for play. In a flood, though, each flight
-// would then sit out the peer's ack delay before the next could leave, so a packet asks for
-// feedback if the one after it would no longer fit into playBound. Once play has reached the
-// bound, packets ask as soon as it takes up half of that, until the source runs out of play.
+// Usually the peer may take its time with feedback for play. In a flood, though, each
+// flight would then have to wait for the peer's ack delay before the next could be sent. A
+// packet therefore asks for feedback if the packet after it would no longer fit into
+// playBound. Once play has reached the bound, packets start asking at half of it, until the
+// source runs out of play.
 //
 // See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.
 func (s *Session) wantsAckSoon() bool {
@@ -121,8 +123,8 @@ func (s *Session) pacerAllows(t time.Duration) bool {
 	return ok && !at.After(now)
 }
 
-// limit returns how large a packet may be, given its purpose. allowed is the largest size that
-// the owner allows.
+// limit returns the maximum size of a packet for its purpose. allowed is the largest size
+// that the owner allows.
 func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
 	switch {
 	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):

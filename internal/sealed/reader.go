@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// promptTime is how long after it last had to wait for packets the reader still takes turns
-	// for carriers. If it hasn't had to wait for longer than that, it is busy and would delay
-	// the packets of all carriers, so other goroutines take the turns.
+	// The reader takes turns for carriers only if it had to wait for packets less than
+	// promptTime ago. Otherwise it is busy and would delay the packets of all carriers, so
+	// other goroutines take the turns.
 	promptTime = time.Millisecond
 
-	// minFailedPause is the pause after the second of two failed reads in a row. It doubles up
+	// minFailedPause is the pause after the second failed read in a row. The pause doubles up
 	// to maxFailedPause. Once reads have failed for failedTime, we give up on the socket.
 	minFailedPause = time.Millisecond
 	maxFailedPause = 100 * time.Millisecond
@@ -22,15 +22,15 @@ const (
 	seriesGap = failedTime / 10
 )
 
-// A reader is what a socket keeps between two reads. It is used only by the goroutine that
-// reads the socket, which is quic-go's.
+// A reader holds the state that a socket keeps between reads. It is used only by quic-go's
+// goroutine that reads the socket.
 type reader struct {
-	inboxes  []*inbox  // those that were empty and have received packets since notifyInboxes
-	waitedAt time.Time // when a read last returned that had to wait for packets
+	inboxes  []*inbox  // inboxes that were empty and got packets since notifyInboxes
+	waitedAt time.Time // when the last read that had to wait for packets returned
 
-	// Reads that failed in a row.
-	failedAt     time.Time     // when the last one did; zero if the last read succeeded
-	failingSince time.Time     // when the first of them did
+	// The current series of failed reads.
+	failedAt     time.Time     // when the last one failed; zero if a read succeeded since
+	failingSince time.Time     // when the first one failed
 	pause        time.Duration // before the next failed read returns
 }
 
@@ -55,10 +55,11 @@ func (r *reader) notifyInboxes(now time.Time) {
 func (r *reader) succeeded() { r.failedAt = time.Time{} }
 
 // handleError decides what to do about a failed read. It returns true if the read must be
-// repeated: the network is only gone for a while, but for most errors of that kind quic-go
+// repeated because the network is only gone for a while. On most errors of this kind, quic-go
 // would abandon the socket with all its connections.
 //
-// After other errors quic-go reads again at once, so handleError pauses if one follows another.
+// After other errors quic-go reads again at once, so handleError pauses if errors
+// follow each other.
 func (r *reader) handleError(now time.Time, err error) (again bool) {
 	if errors.Is(err, udp.TooLong) {
 		// Anybody may send a datagram that's too long, so don't let that slow us down.

@@ -8,8 +8,8 @@ import (
 )
 
 // Receive opens and handles a packet that arrived at the time at. It returns an error if the
-// packet makes the session close: because it violates the protocol, or because too many packets
-// couldn't be opened. Other packets that are of no use are dropped and counted.
+// packet makes the session close, either because it violates the protocol or because too many
+// packets couldn't be opened. Other useless packets are dropped and counted.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.handle(at, s.open(packet)) }
 
 // open decrypts a packet in place. It doesn't need the lock, but must be called on the
@@ -47,7 +47,7 @@ func (s *Session) handle(at time.Time, p openedPacket) error {
 
 	if s.stats.Received == 1 && s.state == Opening {
 		// The peer is ready now, but earlier probes may have reached it too early. Rather than
-		// sit out the probe timeout, send another one at once.
+		// wait for the probe timeout, send another probe at once.
 		s.liveness.probesDue = 1
 		s.liveness.lastAck = t
 	}
@@ -100,7 +100,8 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err err
 			f.payload = nil // don't keep the inbox's memory alive
 		case frameFeedback:
 			if hadReport {
-				// One per packet is all we accept, because each makes us walk over the records.
+				// We accept only one report per packet, because each makes us walk over the
+				// records.
 				return askNever, violation("two feedbacks in a packet")
 			}
 			hadReport = true
@@ -150,8 +151,8 @@ func (s *Session) receiveReport(t time.Duration, f *report) error {
 	return nil
 }
 
-// ackDelay returns how long the peer held back a report so that it could piggyback on play.
-// It's zero unless the peer took longer than it would for bulk.
+// ackDelay returns how long the peer held back a report so that it could piggyback on play. The
+// result is zero unless the peer took longer than it would for bulk.
 func (s *Session) ackDelay(f *report) time.Duration {
 	if f.delay <= s.reporter.maxDelay {
 		return 0
@@ -159,7 +160,7 @@ func (s *Session) ackDelay(f *report) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets of a span. It must be called for the spans of a report in rising
+// ackSpan acks the packets of a span. It must be called for the spans of a report in ascending
 // order. isNew is true if this is the first ack of a packet that asked for one.
 //
 // A peer may ack the same packets over and over, so we skip whole runs of packets that have
@@ -189,7 +190,7 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err 
 	return isNew, nil
 }
 
-// takeArrival returns when packet n arrived, or 0 if the report doesn't tell. It drops the
+// takeArrival returns when packet n arrived, or 0 if the report doesn't say. It drops the
 // arrivals of smaller numbers from s.arrivals, so n must rise from call to call.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals // largest number first
@@ -203,16 +204,16 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that wasn't paced, such as a probe.
-// The controller only uses it as a guess until a paced packet is acked, unless it ends an
-// outage.
+// sampleRTT measures a round trip from the ack of an unpaced packet, such as a probe. The
+// controller uses the sample only as a guess until a paced packet is acked, unless the
+// ack ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
 	if s.liveness.ptos > 0 {
 		// An outage is over. Paced packets that were sent before it may be acked now as well,
-		// but their age isn't a round trip, so the controller needs this one.
+		// but their age isn't a round trip, so the controller needs this sample.
 		s.control.RoundTrip(t - r.sent)
 	}
 

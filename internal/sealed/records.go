@@ -8,19 +8,21 @@ import (
 )
 
 const (
-	// maxRecords limits how many packets we remember: 19 MB of full packets, which 1 Gbit/s
-	// carries in 150 ms.
+	// maxRecords is the maximum number of packets that we remember. That many full packets have
+	// 19 MB and take 150 ms at 1 Gbit/s.
 	maxRecords = 1 << 14
-	// reservedRecords is how many records packets with payloads leave free for reports.
+	// reservedRecords is the number of records that packets with payloads leave free for
+	// reports.
 	reservedRecords = maxRecords / 16
-	// maxAckOptional limits how many of the packets that we remember ask for no ack: 1,792.
-	// Further reports have to wait.
+	// maxAckOptional is the maximum number of remembered packets that don't ask for an ack,
+	// 1,792. Beyond it, reports have to wait.
 	//
-	// At 1 Gbit/s, 84,000 packets arrive in a second, with a report for every four. The limit
-	// is enough for the reports of 85 ms, which are three PTO on a path of 10 ms.
+	// At 1 Gbit/s, 84,000 packets arrive per second, and we send a report for every four.
+	// The limit is enough for the reports of 85 ms, which is three PTOs on a path with a
+	// round trip of 10 ms.
 	maxAckOptional = 7 << 8
-	// crowdedRecords is the number of records from which we forget lost packets early, although
-	// they may only be late.
+	// crowdedRecords is the number of records at or above which we forget lost packets early,
+	// although they may only be late.
 	crowdedRecords = maxRecords / 2
 	initialRecords = 32 // room for a probe and the train
 
@@ -41,17 +43,17 @@ const (
 )
 
 // A record is what we remember of a packet number that we've sent or skipped. There may be many
-// of them, so the small fields stand together at the end, which saves padding.
+// records, so the small fields are grouped at the end to save padding.
 type record struct {
 	// Sending.
 	sent    time.Duration
 	sample  pace.Sample         // the controller's measurements, if it's paced
 	tokens  [maxPayloads]uint64 // the source's names for the payloads
-	expires time.Duration       // when we may forget it without an ack; until then the ack may be late
+	expires time.Duration       // until then, wait for an ack; afterwards we may forget it
 
 	// What an ack tells us.
-	knownBelow uint64 // what the peer then knows of its own packets, see reporter.fill; 0 = nothing new
-	ackedEnd   uint64 // once it's acked, all numbers from this one to ackedEnd-1 have been acked
+	knownBelow uint64 // the peer then knows the fates below this (reporter.fill); 0 = no change
+	ackedEnd   uint64 // once it's acked: all numbers from this one to ackedEnd-1 are acked
 
 	size     uint16 // bytes on the wire, with IP and UDP
 	payloads uint8  // tokens in use
@@ -64,12 +66,12 @@ type record struct {
 // large reports whether the packet is larger than SafePacket, which every path takes.
 func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 
-// jumbo reports whether the packet is larger than those that QUIC looks for.
+// jumbo reports whether the packet is larger than the sizes that QUIC probes.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// frameLimit returns how many bytes header and frames may take. allowed is the limit for a
-// packet with bulk. Without bulk it mustn't become a jumbo packet, because other play would
-// have to wait for it.
+// frameLimit returns the maximum size of the header and frames. allowed is the limit for a
+// packet with bulk. A packet without bulk mustn't become a jumbo packet, because other play
+// would have to wait for it.
 func (r *record) frameLimit(allowed int) int {
 	if r.bulk {
 		return allowed
@@ -84,7 +86,7 @@ type records struct {
 
 	ackOptional     int // packets with fate ackOptional
 	packetsInFlight int // packets with fate inFlight
-	bytesInFlight   int // bytes on the wire of those that are paced
+	bytesInFlight   int // bytes on the wire of the paced packets among them
 	playInFlight    int // the part of bytesInFlight in packets without bulk
 
 	searchFrom uint64 // no smaller number is in flight

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// maxRuns limits the runs in one report. 191 runs leave room for 95 gaps, which is enough
-	// for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
+	// maxRuns is the maximum number of runs in a report. 191 runs leave room for 95 gaps, which
+	// is enough for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
 	//
 	// Packets below the oldest gap don't fit, but earlier reports have listed them already,
-	// except for those that arrived late. Those have to wait for their turn (see
-	// reporter.fill).
+	// unless they arrived late. Late packets have to wait for their turn in a later report
+	// (see reporter.fill).
 	maxRuns  = 191
 	maxSpans = maxRuns/2 + 1 // every other run, starting with the first, is of received packets
 
-	// maxDeltas limits the arrival times in one report, not counting the largest packet's.
-	// Packets beyond that are still acked, but without a time.
+	// maxDeltas is the maximum number of arrival times in a report, not counting the largest
+	// packet's. Further packets are still acked, but without a time.
 	maxDeltas = 64
 
-	// maxReportHeader is the most space a report takes before its runs and deltas.
+	// maxReportHeader is the maximum size of a report before its runs and deltas.
 	maxReportHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
 
-	// minReport is how much room a packet must have left before we try to fit a report into it:
-	// enough for two runs, and for the few bytes that runs leave to the deltas.
+	// minReport is the minimum room that a packet must have left for a report. It's enough for
+	// two runs, and for the few bytes that are reserved for deltas.
 	minReport = maxReportHeader + 2*binary.MaxVarintLen16 + deltaRoom
 
 	// Times are sent in units of clockUnit, and the clock is truncated to its low clockBytes
@@ -48,13 +48,13 @@ const (
 // when, so that the peer can detect losses and measure how fast the path delivers.
 //
 // Like an ACK frame in QUIC (RFC 9000, section 19.3), it works down from the largest packet
-// number received, alternating between runs of received and missing numbers. That packet's
-// arrival is sent as a time on the receiver's clock. The others follow as deltas, each
-// relative to the received packet just above it.
+// number received, alternating between runs of received and missing numbers. The arrival of the
+// largest packet is sent as a time on the receiver's clock. The arrivals of other packets
+// follow as deltas, each relative to the received packet just above it.
 //
-// If there are too many runs for one report, a later one continues further down. It starts
-// at an older packet and has no deltas, but its clock and delay are still those of the largest
-// number received.
+// If there are too many runs for one report, a later report continues further down. That report
+// starts at an older packet and has no deltas, but its clock and delay still belong to the
+// largest number received.
 type report struct {
 	largest uint32        // low 32 bits of the largest number listed
 	clock   uint64        // when it arrived, on the receiver's clock; low 48 bits, see unwrapClock
@@ -118,9 +118,9 @@ func (f *report) consume(r *wire.Reader) {
 	}
 }
 
-// setRuns replaces the runs with those of w, from the number from down to floor, as far as they
-// fit into room. roomLeft is what remains of room. rest is one above the largest number that
-// didn't fit, or 0 if they all did.
+// setRuns replaces the runs with the runs of w, from the number from down to floor, as far as
+// they fit into room. roomLeft is the remaining room. rest is one above the largest number that
+// didn't fit, or 0 if all of them did.
 func (f *report) setRuns(
 	w *recovery.Window, room int, from, floor uint64,
 ) (roomLeft int, rest uint64) {
@@ -172,7 +172,7 @@ func (f *report) largestArrival() time.Duration { return time.Duration(f.clock)*
 // far as f has any. It appends to list, which must be empty.
 //
 // If a packet was overtaken by one sent after it, its arrival time is reported as 0 (unknown).
-// Queues don't reorder packets, so something other than the queue must have held this one up,
+// Queues don't reorder packets, so something other than the queue must have held the packet up,
 // and its arrival would tell us nothing about the queue. Numbers below firstNew were overtaken
 // by a packet that an earlier report has already acked.
 func (f *report) appendArrivals(list []arrival, spans []span, firstNew uint64) []arrival {
@@ -195,8 +195,9 @@ func (f *report) appendArrivals(list []arrival, spans []span, firstNew uint64) [
 	return list
 }
 
-// unwrapClock restores the high bits of a clock of which the peer sent the low 48. Those wrap
-// around every 9 years, so we choose the time closest to last, the peer's previous clock.
+// unwrapClock restores the high bits of the peer's clock, of which the peer sends only the
+// low 48. They wrap around every 9 years, so we choose the time closest to last, the
+// peer's previous clock.
 //
 // If last is 0, this is the first clock we get from the peer. We then start one full cycle
 // above zero, because a report that was delayed on the way may have an earlier clock.
