@@ -104,7 +104,7 @@ func (c *Conn) idleAt() (at time.Duration, ok bool) {
 	return c.loss.silentSince + c.config.IdleTimeout, c.sent.flying > 0
 }
 
-// trimAt returns when trim runs next. spare is false if there's nothing for it to free.
+// trimAt returns when trim runs next. spare is false if there's nothing to free.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	spare = c.blocks.hasSpare() || c.payloads.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() ||
 		len(c.rings.items) > 0 || len(c.ready.spare.items) > 0 || c.assemblies.spare != nil

@@ -25,9 +25,9 @@ func (c *Conn) commitLast() {
 // could not be sent. It does nothing if number does not belong to the last packet.
 //
 // The packet's reliable and unreliable bunches, acks and limit are queued again, and Fates
-// reports its tracked messages with Back. The packet number is not reused; it counts as skipped
-// on purpose. Statistics still count the packet and its bunches as sent. When the reliable
-// bunches are sent again, they count as resent.
+// reports its tracked messages with Back. The packet number is not reused; it counts as
+// deliberately skipped. Statistics still count the packet and its bunches as sent. When the
+// reliable bunches are sent again, they count as resent.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return

@@ -49,9 +49,9 @@ type Config struct {
 	//   - every five round trips while bulk is in flight, until QUIC has found the largest size.
 	Ping     func()
 	PingTime time.Duration // 0 means that traffic alone causes no pings
-	// Observe, if not nil, is called under the lock while there is work. It may read the
-	// controller's estimates of the path. It is called at most once a millisecond while bulk is
-	// in flight, and otherwise every 100 ms.
+	// Observe, if not nil, is called under the lock while there is work. It can ask the
+	// controller about the path. It is called at most once a millisecond while bulk is in
+	// flight, and otherwise every 100 ms.
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex guards session and source. The source's owner may lock it as well. If it is nil,
 	// the carrier creates its own.

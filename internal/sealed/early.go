@@ -20,9 +20,9 @@ const (
 	earlyTime = time.Second
 )
 
-// An earlyBuffer keeps the newest packets whose id is unknown. If a flood of them displaces a
-// carrier's first packets, that carrier merely opens a round trip later. It is safe for
-// concurrent use.
+// An earlyBuffer keeps the newest packets whose id is unknown. If a flood of such packets
+// displaces a carrier's first packets, that carrier merely opens a round trip later. It is safe
+// for concurrent use.
 type earlyBuffer struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets

@@ -46,7 +46,7 @@ func (f *frame) consume(b []byte) (rest []byte, err error) {
 	case framePadding:
 		return nil, nil // the rest of the packet
 	case framePing:
-		// The kind says it all.
+		// A ping has no other content.
 	case frameTrain:
 		f.trainLeft = int(r.Byte())
 	case frameData, framePlay:

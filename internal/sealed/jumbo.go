@@ -55,7 +55,7 @@ type jumboProber struct {
 	probing    bool          // a probe is in flight
 	probe      uint64        // its number
 	lostProbes int           // consecutive probes that were lost
-	nextProbe  time.Duration // not before then
+	nextProbe  time.Duration // no probe before then
 
 	// Watching for a black hole.
 	blackHole recovery.BlackHole

@@ -37,7 +37,7 @@ const (
 type generation struct {
 	suite  *suite
 	index  uint64           // its packet numbers without the low generationBits bits
-	secret []byte           // from which the next generation's secret is derived
+	secret []byte           // the next generation's secret is derived from it
 	aead   cipher.AEAD      // with this generation's key
 	iv     [nonceBytes]byte // XORed with the packet number to make the nonce
 }

@@ -139,7 +139,7 @@ func (s *Session) receiveReport(t time.Duration, f *report) error {
 		anyNew = anyNew || isNew
 	}
 	if anyNew {
-		// This has to wait until now, because it clears liveness.ptos, which sampleRTT needs.
+		// Only do this now, because it clears liveness.ptos, which sampleRTT needs.
 		s.ackArrived(t)
 	}
 	if anyNew || largest >= s.loss.Largest {
@@ -217,8 +217,8 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Durat
 		s.control.RoundTrip(t - r.sent)
 	}
 
-	// Subtract how long the peer held back the ack. Bound both parts, because the sum would
-	// overflow if the peer's clock is absurd.
+	// Subtract how long the peer held back the ack. Bound both parts, because an absurd peer
+	// clock would make the sum overflow.
 	held := min(max(f.largestArrival()-at, 0), maxReportDelay)
 	held = min(held+f.delay, maxReportDelay)
 	s.rttGuess = max(t-r.sent-held, time.Microsecond)

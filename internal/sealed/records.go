@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxRecords is the maximum number of packets that we remember. That many full packets have
-	// 19 MB and take 150 ms at 1 Gbit/s.
+	// maxRecords is the maximum number of packets that we remember. That's 19 MB of full
+	// packets, which take 150 ms at 1 Gbit/s.
 	maxRecords = 1 << 14
 	// reservedRecords is the number of records that packets with payloads leave free for
 	// reports.
