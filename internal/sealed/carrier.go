@@ -388,8 +388,8 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn on the carrier's own goroutine. If more carriers have work than there
-// are processors, a carrier that moves bulk must first wait for one of the heavyTurns. Once its
+// heavyTurn takes a turn on the carrier's own goroutine. If there are more such goroutines than
+// processors, a goroutine that moves bulk must first wait for one of the heavyTurns. Once its
 // bulk is done, it no longer waits, since only play is left.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.isHeavy() {
