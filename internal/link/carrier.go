@@ -7,7 +7,7 @@ import (
 )
 
 // A Carrier sends and receives datagrams, which may get lost or arrive in any order. It is a QUIC
-// connection, or one end of a pair in memory. Its methods are safe for concurrent use.
+// connection or one end of an in-memory pair. Its methods are safe for concurrent use.
 type Carrier interface {
 	// SendDatagram sends p, which it does not retain. It may block until CloseWithError is
 	// called.
@@ -16,19 +16,20 @@ type Carrier interface {
 	// link.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram waits for a datagram, which then belongs to the caller, or until ctx is
-	// done.
+	// ReceiveDatagram waits for a datagram or until ctx is done. The datagram
+	// belongs to the caller.
 	//
 	// An error ends the link. If the peer has closed the connection, the error wraps a
-	// *[CloseError] with its code and reason.
+	// *[CloseError] with the peer's code and reason.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// SendQueue returns how many datagrams the carrier queues, in order, before SendDatagram
-	// blocks. It is 0 if SendDatagram may always block. The result never changes.
+	// SendQueue returns the number of datagrams that the carrier queues, in order,
+	// before SendDatagram blocks. It is 0 if any call of SendDatagram may block. The
+	// result never changes.
 	SendQueue() int
 
-	// Path returns what is known of the path. It is called for every datagram, so it must be fast
-	// and must not block.
+	// Path returns what the carrier knows about the path. It is called for every datagram, so it
+	// must be fast and must not block.
 	Path() Path
 
 	// CloseWithError is called exactly once.
@@ -36,28 +37,27 @@ type Carrier interface {
 }
 
 const (
-	// Ping is the first byte of a datagram that is for no machine. We only send it for the sake
-	// of the QUIC packet around it, because the peer acknowledges that.
+	// Ping is the first byte of a datagram that isn't meant for any machine. We send it only
+	// because the peer acknowledges the QUIC packet that contains it.
 	Ping = 0x0f
 
 	// pingBytes is the size of a ping. A server that has restarted answers with a stateless
-	// reset, but only to a packet that is larger than the reset itself (RFC 9000, section
-	// 10.3.3), so it ignores one of 42 bytes. We need that answer, because such a server can't
-	// answer a sealed packet at all.
+	// reset, but only if the packet is larger than the reset itself (RFC 9000, section 10.3.3).
+	// It wouldn't answer a packet of 42 bytes. We need the reset, because a restarted server
+	// can't answer sealed packets at all.
 	pingBytes = 16
 )
 
-// Path is what the carrier knows of the path to the peer. A field is 0 if unknown.
+// Path is what the carrier knows about the path to the peer. Unknown fields are 0.
 type Path struct {
 	Cwnd        int // congestion window in bytes
 	SmoothedRTT time.Duration
-	MaxDatagram int // size of the largest datagram that it takes, in bytes
+	MaxDatagram int // maximum size of a datagram in bytes
 }
 
-// A TooLargeError is returned for a datagram that was not sent, because the path doesn't take
-// datagrams of its size.
+// A TooLargeError is returned if a datagram was not sent because it is too large for the path.
 type TooLargeError struct {
-	Max int // what the path takes now, in bytes
+	Max int // the current limit in bytes
 }
 
 func (e *TooLargeError) Error() string {

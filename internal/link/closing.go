@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// drainTime is how long Close waits for the peer to acknowledge reliable data.
+	// drainTime is the maximum time that Close waits for the peer to acknowledge reliable data.
 	drainTime = time.Second
 
-	// maxReason is how long a reason may be on the wire, in bytes. It has to fit into a QUIC
-	// packet along with its header.
+	// maxReason is the maximum length of a reason on the wire, in bytes. The reason and the
+	// headers must fit into one QUIC packet.
 	maxReason = 256
 )
 
@@ -54,7 +54,7 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is how far a link has come in closing. Close requests it, end decides on the error, and
+// closing is the state of closing a link. Close requests it, end decides on the error, and
 // finish does the rest.
 type closing struct {
 	mu        sync.Mutex  // taken last, whether or not the link's lock is held
@@ -63,11 +63,11 @@ type closing struct {
 	err       error       // why the link ended; nil while it runs
 }
 
-// Close ends the connection as soon as the peer has acknowledged all reliable data, or after a
-// second if it hasn't. Play is uncorked for this, so that calls of the current tick are sent too.
+// Close ends the connection as soon as the peer has acknowledged all reliable data, but after one
+// second at the latest. It uncorks play, so that the calls of the current tick are sent too.
 //
-// It returns at once, and may be called with or without the lock. A second Close is a no-op, and
-// so is one after the link has ended.
+// It returns at once, and may be called with or without the lock. Close is a no-op if it was
+// called before, or if the link has ended.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()
@@ -85,8 +85,8 @@ func (l *Link) Close(code uint64, reason string) {
 }
 
 // Abort ends the connection without waiting for anything. It returns at once, and may be called
-// with or without the lock. If Close was called before, the peer still gets the code and reason of
-// that Close.
+// with or without the lock. If Close was called before, the peer still gets the code and the
+// reason passed to Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
@@ -96,16 +96,16 @@ func (l *Link) Abort(code uint64, reason string) {
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the connection ended, or nil if it hasn't yet. If one of the ends has closed it,
-// the error is a [*CloseError], whose Cause says so if Close couldn't deliver everything.
-// Otherwise it is the carrier's error.
+// the error is a [*CloseError]. Its Cause is set if Close couldn't deliver everything. In all
+// other cases, Err returns the carrier's error.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link. Only the first call has an effect, and it returns without waiting for the
-// carrier, which finish does on another goroutine.
+// end ends the link. Only the first call has an effect. It doesn't wait for the carrier, which
+// finish closes on another goroutine.
 //
 // If Close was called before, its error becomes the link's error, and cause becomes its Cause. A
 // nil cause means that everything was delivered, which can only happen after a Close.
@@ -118,7 +118,8 @@ func (l *Link) end(cause error) {
 	}
 	c.err = cause
 	if closed, ok := errors.AsType[*CloseError](cause); ok {
-		// The peer closed the connection. Leave out what the carrier wrapped around its error.
+		// The peer closed the connection. Remove what the carrier has wrapped
+		// around the peer's error.
 		c.err = closed
 	}
 	if c.requested != nil {
@@ -130,8 +131,8 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// finish shuts the carrier, the reader and the writer down, gives the machines what has arrived
-// until then, and tells the owner.
+// finish shuts down the carrier, the reader and the writer, passes everything that has arrived to
+// the machines, and then tells the owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
@@ -150,7 +151,8 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest gives the machines what is left in the ring, unless one of them fails.
+// receiveRest passes the datagrams that are left in the ring to the machines,
+// until one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil

@@ -2,15 +2,15 @@ package link
 
 import "time"
 
-// maxDirect is how many datagrams an Unlock may send, which is a little more than a tick's calls
-// need. The writer sends the rest, so that a tick spends no time on bulk.
+// maxDirect is the maximum number of datagrams that Unlock sends, a little more than the calls of a
+// tick need. The writer sends the rest, so that a tick spends no time on bulk.
 const maxDirect = 8
 
 // A carrierQueue tells whether the carrier can take another datagram without blocking. The carrier
-// won't say how many are in its queue, so we work out how many there can be.
+// doesn't tell us the length of its queue, so we calculate the maximum.
 //
 // The queue is in order. Once the peer has acknowledged a packet of the first machine, everything
-// up to that packet has left the queue, and only what came after it may still be there.
+// up to that packet has left the queue. Only later datagrams may still be in it.
 type carrierQueue struct {
 	capacity int    // in datagrams; 0 if SendDatagram may always block
 	next     uint64 // number of the first machine's newest packet, plus one
@@ -26,27 +26,27 @@ func (q *carrierQueue) add(place int, number uint64) {
 	q.next = number + 1
 }
 
-// addOther adds a datagram that isn't the first machine's, or may have done so. It is known to have
-// left the queue when the peer acks the first machine's next packet.
+// addOther records that the queue has, or may have, a datagram that isn't the first machine's. We
+// know that this datagram has left the queue once the peer acks the first machine's next packet.
 func (q *carrierQueue) addOther() { q.minAcked = q.next + 1 }
 
-// hasRoom reports whether the queue is sure to have room for another datagram. acked is one more
-// than the number of the first machine's newest acknowledged packet.
+// hasRoom reports whether the queue certainly has room for another datagram. acked is one more than
+// the number of the first machine's newest acknowledged packet.
 func (q *carrierQueue) hasRoom(acked uint64) bool {
 	return acked >= q.minAcked && q.next-min(acked, q.next) < uint64(q.capacity)
 }
 
-// An outcome is what remains to be done once the lock has been released. It can't be done with the
-// lock held, because it calls the carrier or the owner, or wakes the writer, who takes the lock.
+// An outcome is the work that must wait until the lock has been released, because it calls the
+// carrier or the owner, or wakes the writer, which takes the lock.
 type outcome struct {
 	err   error         // ends the link, unless nil
 	woken bool          // Config.Wake must be called
 	wake  bool          // the writer has something to do
-	hole  time.Duration // how long we keep to safe datagrams; 0 if no black hole was found
+	hole  time.Duration // how long we send only safe datagrams; 0 if no black hole was found
 }
 
-// sendDirect sends datagrams in place of the sleeping writer. The caller holds the lock all the
-// while, which keeps packets in order.
+// sendDirect sends datagrams in place of the sleeping writer. The caller holds the lock until it
+// returns, which keeps packets in order.
 func (l *Link) sendDirect() (o outcome) {
 	if l.queued.capacity == 0 || l.draining.Load() || l.failed != nil {
 		// Sending might block, or the link is ending. Leave it to the writer.
@@ -76,7 +76,7 @@ func (l *Link) sendDirect() (o outcome) {
 			return o
 		}
 	}
-	// There may be more to send than we're allowed to, or than the queue has room for.
+	// There may be more to send than maxDirect allows or than the queue has room for.
 	l.parked = false
 	o.wake = true
 	return o

@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Config is how to set up a link. Every field may be left zero.
+// Config holds the settings of a link. The zero value of each field is valid.
 type Config struct {
 	// Wake is called after a machine's Wake has returned true, and once more after Done has
 	// been closed. The call may come from any goroutine, without the link's lock, and must not
 	// block.
 	Wake func()
 
-	// Ended is called once, after Done has been closed and Wake has been called for the last
-	// time. Since it has a goroutine of its own, it may block, even to wait for other users of
-	// the link.
+	// Ended is called once, after Done has been closed and Wake has been called for the last time.
+	// It runs on its own goroutine, so it may block, even to wait for other users of the link.
 	Ended func()
 
 	// Rate limits unreliable data and bulk. There is no limit if it's nil.
 	Rate Rate
 
-	// Logger is told about paths that shrink and datagrams that we drop. Nothing is logged if
-	// it's nil.
+	// Logger gets a message when a path shrinks and when we drop datagrams. Nothing
+	// is logged if it's nil.
 	Logger *slog.Logger
 }
 
@@ -47,26 +46,26 @@ type Link struct {
 	config  Config
 	carrier Carrier
 
-	// What mu guards, besides the machines themselves.
+	// Guarded by mu, like the machines themselves.
 	mu       sync.Mutex
 	play     Play         // the first machine, which carries the game's own traffic
 	slots    []slot       // all machines, in priority order
 	sealed   sealed       // the second carrier
-	failed   error        // a machine's violation, after which we don't call any of them
+	failed   error        // a machine's violation; after one, we call no machine again
 	uncorked bool         // a Close has uncorked play
-	limiter  limiter      // what Config.Rate holds back now
-	queued   carrierQueue // how many datagrams the carrier's queue may hold
+	limiter  limiter      // what Config.Rate currently holds back
+	queued   carrierQueue // the datagrams that may be in the carrier's queue
 	mtu      mtu          // how large the next datagram may be
 	pacer    pacer        // when the next datagram may be sent
 	heard    time.Time    // when a machine last received a datagram, or when the link started
 
-	// The writer's sleep, during which it has no goroutine. Guarded by mu.
+	// The sleeping writer, which has no goroutine. Guarded by mu.
 	parked bool        // the writer found nothing to do, and won't look again until woken
 	timer  *time.Timer // wakes the writer at wakeAt
 	wakeAt time.Time   // in the past if the timer isn't set
 
-	// Shared by the reader, the writer and whoever calls Unlock. Each field has a lock of its own
-	// or is atomic, except for writer, which belongs to the writer's goroutine.
+	// Shared by the reader, the writer and the callers of Unlock. Each field has its own lock or
+	// is atomic, except for writer, which belongs to the writer's goroutine.
 	ring    ring          // datagrams received while the writer was busy
 	state   atomic.Int32  // the writer's: asleep, awake, recheck or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
@@ -87,8 +86,8 @@ type Link struct {
 	done     chan struct{}      // returned by Done
 }
 
-// New starts a link with its reader, which runs until the connection ends. From then on the link
-// owns the carrier, and calls the machines in priority order, always with the lock held.
+// New starts a link and its reader, which runs until the connection ends. The link then owns the
+// carrier and calls the machines in priority order, always with the lock held.
 func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -117,23 +116,23 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock locks the machines. Nothing is sent or received until Unlock, so the caller must not
-// block. It may call Close, Abort, Err and Stats.
+// Lock locks the machines. Nothing is sent or received until Unlock, so the caller must not block.
+// While holding the lock, it may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow calls Lock and then returns the time. Machines rely on time never going backwards, and
-// times that are read with the lock held don't.
+// LockNow calls Lock and then returns the time. Machines rely on time never going backward, which
+// is true of times that are read with the lock held.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces how many bytes of bulk the machines will be given later, on top of what they
-// hold already. It replaces what was announced before. It is safe for concurrent use, but the
-// caller must not hold the lock.
+// Expect announces the number of bytes of bulk that the machines will be given later, in addition
+// to what they hold already. Each call replaces the previous announcement. It is safe for
+// concurrent use, but the caller must not hold the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
-		// Machines only need to know whether there is more.
+		// The machines only need to know whether there is more to come.
 		return
 	}
 	now := l.LockNow()
@@ -147,9 +146,9 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock. If there is something to send, we'd rather do it here than wake the
-// sleeping writer or the sealed carrier's goroutine. We only wake one of them for what might
-// block.
+// Unlock releases the lock. If there is something to send, Unlock sends it rather than
+// waking the sleeping writer or the sealed carrier's goroutine. It wakes one of them only if
+// sending might block.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
 	case by == nil && l.parked && l.takeChanges():
@@ -165,7 +164,7 @@ func (l *Link) Unlock() {
 	l.emptyRing()
 }
 
-// UnlockLater is like Unlock, for somebody who unlocks many links in a row. It leaves sealed
+// UnlockLater is like Unlock, for a caller that unlocks many links in a row. It leaves sealed
 // packets to the carrier's goroutine instead of sending them itself.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
@@ -191,8 +190,8 @@ func (l *Link) drainSealed() {
 	l.emptyRing()
 }
 
-// takeChanges reports whether any machine has changed since we last asked, so that we must look at
-// it. All of them are asked, even after one has said yes, because asking clears the answer.
+// takeChanges reports whether any machine has changed since the last call and must be looked at.
+// It asks every machine, even after one has said yes, because asking clears the answer.
 func (l *Link) takeChanges() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
@@ -200,8 +199,8 @@ func (l *Link) takeChanges() (changed bool) {
 	return changed
 }
 
-// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges, it asks all of
-// them.
+// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges,
+// it asks every machine.
 func (l *Link) takeWakeUps() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken
@@ -209,7 +208,7 @@ func (l *Link) takeWakeUps() (woken bool) {
 	return woken
 }
 
-// Silence returns how long ago a machine last received a datagram. It takes the lock.
+// Silence returns the time since a machine last received a datagram. It takes the lock.
 func (l *Link) Silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,54 +3,55 @@ package link
 import "time"
 
 const (
-	// SafeDatagram is the size of a datagram that every path takes, in bytes. It just fits into
-	// a QUIC packet of 1,200 bytes, which RFC 9000, section 14 wants all paths to carry, and
-	// quic-go accepts it even after a rebind.
+	// SafeDatagram is the maximum size of a datagram that every path takes, in bytes. It just
+	// fits into a QUIC packet of 1,200 bytes, which RFC 9000, section 14 requires every path to
+	// carry. quic-go accepts this size even after a rebind.
 	SafeDatagram = 1163
 
-	// maxDatagram is how large a datagram may be at all, and the size of our buffers. quic-go's
+	// maxDatagram is the size of our buffers, and so the maximum size of any datagram. quic-go's
 	// packets are never larger than 1,452 bytes.
 	maxDatagram = 1500
-	// minDatagram is what a path must take at the least. A bunch entry with its headers fits.
+	// minDatagram is the datagram size that a path must take. A bunch entry and its
+	// headers fit into it.
 	minDatagram = SafeDatagram
 
-	// refusalHold is how long we believe a refusal rather than the carrier's Path, if that keeps
-	// reporting a larger size.
+	// refusalHold is the time for which we trust a refusal rather than the carrier's Path, if
+	// Path keeps reporting a larger size.
 	refusalHold = 10 * time.Second
 
-	// holeHold is how long we send only safe datagrams after finding a black hole. If we find
-	// the next one soon after that, within as long again, we hold for twice as long, up to
-	// maxHoleHold.
+	// After finding a black hole, we send only safe datagrams for holeHold. If we find another
+	// one soon after the hold, within a time as long as the hold itself, the next hold is twice
+	// as long, up to maxHoleHold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 
 	// After the hold, the first holeTrials larger datagrams are sent one at a time, at least
-	// holeTrial apart. If the hole is still there, that loses three packets, one by one. When
-	// all datagrams could be large at once, so many were lost that the reliable buffer filled up
-	// and overflowed, on half of the connections that make ten calls of 8 KB a second.
+	// holeTrial apart. If the hole is still there, we lose three packets, one at a time. When we
+	// allowed all datagrams to be large at once, so many were lost that the reliable buffer
+	// filled up and overflowed on half of the connections that make ten calls of 8 KB per second.
 	holeTrials = 8
 	holeTrial  = 250 * time.Millisecond
 )
 
-// An mtu limits how large datagrams may be. The carrier has its own idea of what the path takes,
-// but it may learn later than we do that the path has shrunk.
+// An mtu limits the size of datagrams. The carrier has its own limit, but it may learn later than
+// we do that the path has shrunk.
 type mtu struct {
 	path int // the carrier's Path.MaxDatagram, but at least minDatagram
 
 	// A refusal by the carrier, which counts until refusalEnd, or until path changes.
-	refusal    int // the largest size that the carrier would take, in bytes; 0 if it refused nothing
+	refusal    int // the largest size that the carrier takes, in bytes; 0 if it refused nothing
 	refusalEnd time.Time
 
 	// A black hole, which swallows large datagrams (RFC 8899, section 4.3).
 	holeEnd time.Time     // until then, send only safe datagrams; zero if no hole was ever found
-	hold    time.Duration // how long we decided to do that when we found the latest hole
-	trials  int           // how many larger datagrams we still have to send one at a time
-	trialAt time.Time     // when the next of those may be sent
+	hold    time.Duration // length of the hold after the latest hole was found
+	trials  int           // number of larger datagrams that we still have to send one at a time
+	trialAt time.Time     // when the next larger datagram may be sent
 }
 
 // update takes the carrier's MaxDatagram, which is 0 if unknown. We never go below minDatagram
-// ourselves. If the path really takes less, the carrier refuses a datagram of that size, and that
-// ends the link.
+// ourselves. If the path really takes less, the carrier refuses a datagram of minDatagram bytes,
+// which ends the link.
 func (m *mtu) update(path int) {
 	path = max(path, minDatagram)
 	if path != m.path {
@@ -64,15 +65,15 @@ func (m *mtu) refuse(now time.Time, size int) {
 	m.refusal, m.refusalEnd = size, now.Add(refusalHold)
 }
 
-// blackHole is called when a machine finds that large datagrams don't arrive. It returns how long
-// we keep to safe datagrams.
+// blackHole is called when a machine finds that large datagrams don't arrive. It returns the time
+// for which we send only safe datagrams.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.limit(now) <= SafeDatagram {
 		// We don't allow anything larger anyway, so this must be about an older datagram.
 		return 0
 	}
 	if m.hold == 0 || now.Sub(m.holeEnd) > m.hold {
-		// The path has been good for longer than we held, so begin with a short hold again.
+		// The path has been good for longer than the last hold, so begin with a short hold again.
 		m.hold = holeHold
 	} else {
 		m.hold = min(2*m.hold, maxHoleHold)
@@ -99,7 +100,7 @@ func (m *mtu) limitNow(now time.Time) int {
 	return size
 }
 
-// limit returns how large datagrams may be.
+// limit returns the maximum size of a datagram.
 func (m *mtu) limit(now time.Time) int {
 	size := min(m.path, maxDatagram)
 	if m.refusal > 0 && now.Before(m.refusalEnd) {

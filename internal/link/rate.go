@@ -9,8 +9,8 @@ type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
 
-	// Bulk returns how long bulk must wait. By asking, a connection becomes one of those that
-	// share the rate, so it must not ask unless it has bulk to send.
+	// Bulk returns how long bulk must wait. A connection that asks takes a share of the rate, so
+	// it must not ask unless it has bulk to send.
 	Bulk(now time.Time) time.Duration
 
 	// Spend counts a datagram when it is sent.
@@ -22,7 +22,7 @@ type limiter struct {
 	rate    Rate      // nil if there is no limit
 	play    time.Time // when unreliable data may be sent again; zero if it isn't held back
 	bulk    time.Time // the same for bulk
-	holding bool      // the machines were told to hold something back, and not yet to let go
+	holding bool      // we told the machines to hold something back and haven't released it yet
 }
 
 // spend counts a datagram when it is sent.
@@ -32,13 +32,13 @@ func (r *limiter) spend(now time.Time, bytes int) {
 	}
 }
 
-// Rated reports whether it is the rate that holds back bulk, and not the carrier's pacer. The
+// Rated reports whether bulk is held back by the rate rather than by the carrier's pacer. The
 // caller holds the lock.
 func (l *Link) Rated() bool { return !l.limiter.bulk.IsZero() }
 
-// holdBack tells the machines what they must hold back for now. It's what the rate doesn't allow,
-// and all bulk if paced is set, because the carrier's pacer has no room for it. The caller holds
-// the lock.
+// holdBack tells the machines what to hold back for now: everything that the rate doesn't allow,
+// and all bulk if paced is set, which means that the carrier's pacer has no room for it. The
+// caller holds the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.limiter
 	if r.rate != nil {
@@ -47,7 +47,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	play := !r.play.IsZero()
 	bulk := paced || !r.bulk.IsZero()
 	if !play && !bulk && !r.holding {
-		// The machines already send all they like.
+		// Nothing is held back, and the machines know it.
 		return
 	}
 	r.holding = play || bulk
@@ -56,8 +56,8 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// askRate asks the rate how long unreliable data and bulk must wait, each only if a machine has
-// some that could otherwise be sent. The caller holds the lock.
+// askRate asks the rate how long unreliable data and bulk must wait. It asks for each of them
+// only if a machine has some that could be sent otherwise. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
 	r := &l.limiter
 	unreliable, bulk := false, false

@@ -17,8 +17,8 @@ func (l *Link) read() {
 		if l.tryDeliver(datagram) {
 			continue
 		}
-		// The writer will find it there, unless it is blocked in the carrier. In that case we
-		// empty the ring ourselves.
+		// The writer will find the datagram in the ring. If the writer is blocked in the carrier,
+		// we empty the ring ourselves.
 		l.ring.push(datagram)
 		l.signal()
 		l.emptyRing()
@@ -28,8 +28,8 @@ func (l *Link) read() {
 // tryDeliver passes a datagram to its machine if the writer sleeps and the lock is free. Otherwise
 // it returns false at once.
 //
-// It wakes the writer only if there is something to send. Usually there isn't, since a game acks
-// most of what it receives along with its next call.
+// It wakes the writer only if there is something to send. Usually there isn't, since most acks are
+// sent along with the game's next call.
 func (l *Link) tryDeliver(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -54,23 +54,23 @@ func (l *Link) tryDeliver(datagram []byte) bool {
 	return true
 }
 
-// finishReceive collects what is left to do after machines have received datagrams, where err is
-// the violation of the one that failed, if any. The caller holds the lock.
+// finishReceive collects the work that is left after the machines have received datagrams. err is
+// the violation if a machine has failed, or nil. The caller holds the lock.
 func (l *Link) finishReceive(err error) (o outcome) {
 	o.woken = l.takeWakeUps()
 	if err != nil {
 		o.err = violation(err)
 	}
 	if l.sealed.carrier != nil {
-		// Its next timeout may have changed.
+		// The machines' next timeout may have changed.
 		l.sealed.carrier.Wake()
 	}
 	return o
 }
 
-// reschedule reports whether the sleeping writer has something to do. If it hasn't, but a machine's
-// timer is due sooner than the writer would wake, the writer will wake in time for that. The caller
-// holds the lock.
+// reschedule reports whether the sleeping writer has something to do. If it doesn't, but a
+// machine's timer is due before the writer would wake, reschedule makes the writer wake in time.
+// The caller holds the lock.
 func (l *Link) reschedule(now time.Time) (hasWork bool) {
 	hasWork = l.draining.Load()
 	for i := range l.slots {
@@ -83,9 +83,9 @@ func (l *Link) reschedule(now time.Time) (hasWork bool) {
 	return hasWork
 }
 
-// emptyRing delivers what is in the ring while the writer is in SendDatagram, where it may be
-// blocked for a long time. There's no need to wait for the lock, because everybody who holds it
-// calls emptyRing after releasing it.
+// emptyRing delivers the datagrams in the ring while the writer is in SendDatagram, which may
+// block for a long time. There's no need to wait for the lock, because whoever holds it calls
+// emptyRing after releasing it.
 func (l *Link) emptyRing() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
 		o := l.finishReceive(l.receive(time.Now()))
@@ -98,7 +98,7 @@ func (l *Link) emptyRing() {
 }
 
 // receive delivers a batch of datagrams from the ring. The caller holds the lock, which also keeps
-// them in order.
+// the datagrams in order.
 func (l *Link) receive(now time.Time) error {
 	if l.failed != nil || l.ring.empty() {
 		return l.failed
@@ -114,12 +114,13 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver passes a datagram to its machine, which may keep it unless it is lent. An error is a
-// violation by the peer, with which the caller must end the link. The caller holds the lock.
+// deliver passes a datagram to its machine, which may keep it unless lent is set. If deliver
+// returns an error, the peer has violated the protocol, and the caller must end the link with that
+// error. The caller holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
-		// Drop it. A ping is only meant to reach the peer's QUIC, so that's no surprise.
+		// Drop it. Don't count pings as unknown, since they are only meant for the peer's QUIC.
 		if len(datagram) == 0 || datagram[0] != Ping {
 			l.counts.droppedUnknown.Add(1)
 		}
@@ -128,8 +129,8 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	l.heard = now
 	switch {
 	case s.extension != nil:
-		// If this was an ack for something that we sent after the newest packets of play, the
-		// first machine should know, because those may be lost.
+		// This may be an ack for something that we sent after the newest packets of play. If so,
+		// tell the first machine, because those packets may be lost.
 		l.counts.otherIn.Add(uint64(len(datagram)))
 		l.failed = s.Receive(now, datagram)
 		if at, isNew := s.takeArrival(); isNew && l.failed == nil {
@@ -143,7 +144,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	return l.failed
 }
 
-// slotFor returns the slot of the machine that a datagram is for, or nil.
+// slotFor returns the slot of the machine to which a datagram belongs, or nil.
 func (l *Link) slotFor(datagram []byte) *slot {
 	if len(datagram) == 0 {
 		return nil

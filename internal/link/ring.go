@@ -7,18 +7,19 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// RingBytes is how many bytes of received datagrams may wait for the machines. What doesn't fit is
-// dropped. There is room for about 800 full datagrams, which is six times as many as in quic-go's
-// own queue, and as many as arrive in 8 ms at the highest rate that quic-go reaches.
+// RingBytes is the maximum number of bytes of received datagrams that wait for the machines.
+// Datagrams that don't fit are dropped. There is room for about 800 full datagrams. That is six
+// times as many as quic-go's own queue holds, and as many as arrive in 8 ms at the highest rate
+// that quic-go reaches.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is the size of a datagram's slice header in the ring. We count it along with the
-	// datagram, so that even empty ones can't arrive without limit.
+	// slotBytes is the size of a datagram's slice header in the ring. We count the header along
+	// with the datagram, so that the number of empty datagrams is limited too.
 	slotBytes = 24
 
-	// The ring begins with room for firstSlots datagrams. When it runs empty and has grown beyond
-	// keptSlots, it frees its memory.
+	// The ring begins with room for firstSlots datagrams. Once it's empty again, it frees its
+	// memory if it has grown beyond keptSlots.
 	firstSlots = 8
 	keptSlots  = 64
 )
@@ -28,10 +29,10 @@ const (
 type ring struct {
 	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]
-	bytes int // what the datagrams in the ring count for, against RingBytes
+	bytes int // bytes of the datagrams in the ring and their headers, limited by RingBytes
 
 	count   atomic.Int64  // datagrams in the ring; written under mu
-	dropped atomic.Uint64 // datagrams dropped for want of room
+	dropped atomic.Uint64 // datagrams dropped because the ring was full
 }
 
 // empty reports whether the ring is empty, without taking mu.
@@ -51,7 +52,7 @@ func (r *ring) push(datagram []byte) {
 	r.count.Add(1)
 }
 
-// pop moves the oldest datagrams into batch, as many as fit, and returns how many that were.
+// pop moves as many of the oldest datagrams into batch as fit, and returns their number.
 func (r *ring) pop(batch [][]byte) int {
 	if r.empty() {
 		return 0

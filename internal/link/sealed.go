@@ -8,9 +8,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sealed is a second carrier, which sends datagrams in sealed packets instead of QUIC's. It pulls
-// them out of the link through a [Source] whenever it can send one, and later reports whether
-// each of them arrived. It shares the link's lock.
+// Sealed is a second carrier, which sends datagrams in sealed packets instead of QUIC packets.
+// Whenever it can send a datagram, it pulls one out of the link through a [Source]. Later it
+// reports whether the datagram arrived. It shares the link's lock.
 type Sealed interface {
 	// Wake is called under the lock when the source may have something to send.
 	Wake()
@@ -22,18 +22,18 @@ type Sealed interface {
 // sealed is what a link knows about its sealed carrier.
 type sealed struct {
 	carrier  Sealed        // nil while QUIC carries the datagrams
-	carries  atomic.Bool   // whether carrier is set, for those who don't hold the lock
-	path     recovery.Path // what the machines were last told with SetPath, but without an RTT
+	carries  atomic.Bool   // carrier is set; for callers that don't hold the lock
+	path     recovery.Path // what SetPath last told the machines, but without an RTT
 	advanced time.Time     // the time that the machines last advanced to
 
 	// Bulk (transfers), in bytes.
 	bulk  int // sent since the last [Source.Bulk]
-	ahead int // how far the first machine is ahead of others that also had some to send
+	ahead int // the first machine's lead over other machines that also had bulk to send
 }
 
-// Carry gives all datagrams to a sealed carrier from now on, or back to QUIC if it is nil. Those
-// in flight may still arrive over the other one, so nothing is resent merely because the carrier
-// changes.
+// Carry gives all datagrams to a sealed carrier from now on, or to QUIC again if by is nil.
+// Datagrams in flight may still arrive over the previous carrier, so a change of carrier alone
+// doesn't resend anything.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.LockNow()
@@ -57,8 +57,8 @@ func (l *Link) Ping() {
 	_ = l.carrier.SendDatagram(ping[:]) // if this fails, the connection has ended, as the reader will notice
 }
 
-// move tells the machines that their datagrams take another path from now on. All we can know
-// about it is the round trip, which is 0 if we don't know that either. The caller holds the lock.
+// move tells the machines that their datagrams take another path from now on. The only thing that
+// we may know about it is the round trip, which is 0 if unknown. The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	l.sealed.path = recovery.Path{
 		Epoch: l.sealed.path.Epoch + 1,
@@ -76,8 +76,8 @@ func (l *Link) move(now time.Time, rtt time.Duration) {
 // Sealed reports whether the sealed carrier carries the datagrams.
 func (l *Link) Sealed() bool { return l.sealed.carries.Load() }
 
-// A Source is what a sealed carrier sees of its link. The carrier must hold the link's lock while
-// it calls any method other than Lock, TryLock and Woken.
+// A Source is a sealed carrier's view of its link. The carrier must hold the link's lock while it
+// calls any method other than Lock, TryLock and Woken.
 type Source struct{ link *Link }
 
 // Source returns the link as the source of a sealed carrier.
@@ -92,8 +92,8 @@ func (s Source) Unlock() {
 	s.link.emptyRing()
 }
 
-// Moved is called when the carrier has moved to another path, to which none of the machines'
-// measurements apply.
+// Moved is called when the carrier has moved to another path. None of the machines'
+// measurements apply to it.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
 		l.move(now, 0)
@@ -101,19 +101,19 @@ func (s Source) Moved(now time.Time) {
 }
 
 // A token identifies a datagram to the carrier. It's the datagram's number, with the index of its
-// machine in bits 56 to 61. No machine uses those bits itself: bunch counts from 0, and package
-// slices uses only the two highest bits, to mark datagrams that aren't slices.
+// machine in bits 56 to 61. No machine uses these bits itself: bunch counts from 0, and package
+// slices uses only the two highest bits, which mark datagrams that aren't slices.
 const (
 	placeShift = 56
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes on what the carrier has measured of its path: the window in bytes, the rate in bytes
-// per second, and which share of the packets is lost, from 0 to 1.
+// Tell passes on what the carrier has measured on its path: the window in bytes, the rate in bytes
+// per second, and the share of packets that is lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
-		// QUIC has taken over again, so this isn't the path that the machines are using.
+		// QUIC has taken over again, so the machines aren't using this path.
 		return
 	}
 	p.Window, p.Rate, p.Loss = window, rate, loss
@@ -123,8 +123,8 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 }
 
 // AppendPayload appends the next datagram, which comes from the first machine that has one. Bulk
-// is different: when the first machine has sent more of it than the others, it has to wait for
-// theirs, so that neither starves the other.
+// is different. If the first machine has sent more bulk than the other machines, it has to let
+// them send theirs first, so that neither side starves the other.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (
 	b []byte, token uint64, content recovery.Content, ok bool,
 ) {
@@ -170,8 +170,7 @@ func (s Source) appendNext(now time.Time, buf []byte, size int) (
 	return buf, 0, content, false
 }
 
-// countBulk keeps account of whose turn it is to send bulk, after the machine at index place has
-// sent some.
+// countBulk updates whose turn it is to send bulk, after the machine at index place has sent some.
 func (s Source) countBulk(place, bytes int) {
 	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
@@ -179,8 +178,8 @@ func (s Source) countBulk(place, bytes int) {
 		// The others catch up, and may get ahead by a datagram.
 		*ahead = max(*ahead-bytes, -bytes)
 	case s.othersWait():
-		// If we were ahead already, all bulk of the others is in flight and they couldn't catch
-		// up. So this doesn't add up to more than a datagram.
+		// If we were ahead already, all bulk of the other machines is in flight, and they couldn't
+		// catch up. So our lead never exceeds one datagram.
 		*ahead = min(*ahead, 0) + bytes
 	default:
 		// Nobody else has bulk, so there's no one to be ahead of.
@@ -188,8 +187,8 @@ func (s Source) countBulk(place, bytes int) {
 	}
 }
 
-// Bulk returns how many bytes of bulk have gone out in sealed packets since the last call. waits
-// tells whether there is more that waits for nothing but room on the path.
+// Bulk returns the number of bytes of bulk that have left in sealed packets since the last call.
+// waits is true if there is more bulk, and only the path has no room for it.
 func (s Source) Bulk() (left int, waits bool) {
 	l := s.link
 	left = l.sealed.bulk
@@ -215,7 +214,7 @@ func (s Source) fate(now time.Time, token uint64, arrived bool) {
 	s.link.slots[place].Fate(now, token&^placeMask, arrived)
 }
 
-// Receive passes a datagram, which stays the caller's, to its machine.
+// Receive passes a datagram to its machine. The datagram still belongs to the caller.
 func (s Source) Receive(now time.Time, datagram []byte) {
 	l := s.link
 	if l.failed != nil {
@@ -226,11 +225,12 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// maxExpected limits how much of what was announced counts for Waiting, so that the sum with what
-// the machines hold fits into an int of 32 bits.
+// maxExpected is the maximum number of announced bytes that Waiting counts, so that its sum with
+// the machines' own bytes fits into a 32-bit int.
 const maxExpected = 1 << 30
 
-// Waiting returns how many bytes have yet to be sent, including those announced by Expect.
+// Waiting returns the number of bytes that have yet to be sent, including the bytes
+// announced by Expect.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(min(s.link.expected.Load(), maxExpected))
 	for i := range s.link.slots {
@@ -242,8 +242,8 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers, unless it has done so for this now already. It returns false
-// if a machine has failed.
+// advance runs the machines' timers, unless it has already done so for the same now. It returns
+// false if a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.advanced) {
@@ -277,7 +277,7 @@ func (s Source) Turned() (woken bool) {
 	}
 	l.uncork()
 	if l.sealed.carrier == nil {
-		// What has arrived over the sealed carrier is answered over QUIC.
+		// Datagrams that arrived over the sealed carrier are answered over QUIC.
 		if l.parked && l.reschedule(time.Now()) {
 			l.parked = false
 			l.signal()

@@ -7,7 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A turn is the result of a poll. It is found with the lock held and handled without it.
+// A turn is the result of a poll. poll fills it in with the lock held, and the caller acts on
+// it without the lock.
 type turn struct {
 	// The next datagram.
 	packet []byte  // nil if there is none
@@ -18,10 +19,11 @@ type turn struct {
 	more    bool          // there are more datagrams in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the link was draining for a Close and is done
-	hole    time.Duration // how long we keep to safe datagrams; 0 if no black hole was found
+	hole    time.Duration // how long we send only safe datagrams; 0 if no black hole was found
 }
 
-// maxSleep limits a sleep, so that a timeout in the far future doesn't overflow when we round it.
+// maxSleep is the longest sleep. It keeps a timeout in the far future from
+// overflowing when we round it.
 const maxSleep = 1000 * time.Hour
 
 // takeTurn polls the machines on behalf of the writer. It takes the lock.
@@ -33,8 +35,9 @@ func (w *writer) takeTurn() (t turn, err error) {
 	return w.poll(path, w.buffer)
 }
 
-// poll hands a batch of received datagrams to the machines, runs their timers, and asks them for
-// the next datagram to send. It parks the writer if there is none. The caller holds the lock.
+// poll passes a batch of received datagrams to the machines, runs their timers, and asks them for
+// the next datagram to send. If there is nothing to send or receive, it parks the writer. The
+// caller holds the lock.
 func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
@@ -50,7 +53,7 @@ func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	l.holdBack(t.now, false)
 	held := l.pacer.wait()
 	if l.sealed.carrier != nil {
-		// The sealed carrier sends in its own time.
+		// The sealed carrier decides by itself when to send.
 		held = 0
 	} else if held == 0 {
 		l.build(&t, buffer)
@@ -65,8 +68,9 @@ func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath works out how large datagrams may be and how many bytes each machine may have in flight.
-// If a machine has found a black hole, it returns how long we keep to safe datagrams.
+// usePath calculates the maximum datagram size and the number of bytes that each machine
+// may have in flight. If a machine has found a black hole, usePath returns how long we send
+// only safe datagrams.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
@@ -76,14 +80,15 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		// QUIC counts whole packets against its window, but the machines count datagrams.
+		// QUIC counts whole packets against its window, while the machines count only datagrams.
 		l.divideWindow(path.Cwnd * size / (size + packetOverhead))
 	}
 	return hole
 }
 
-// divideWindow gives each machine the part of the window that the others don't have in flight, but
-// always at least half. Otherwise a machine of higher priority could starve it.
+// divideWindow gives each machine the part of the window that isn't taken by the other
+// machines' bytes in flight, but always at least half. Otherwise a machine of higher priority
+// could starve a lower one.
 func (l *Link) divideWindow(window int) {
 	total := 0
 	for i := range l.slots {
@@ -115,9 +120,9 @@ func (l *Link) build(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park sets the writer's alarm before it sleeps. held is how long the pacer allows nothing, or 0.
-// Until the next turn, whoever unlocks the link after a change wakes the writer or sends in its
-// place.
+// park sets the writer's alarm before it sleeps. held is the time for which the pacer allows no
+// datagram, or 0. Until the next turn, whoever unlocks the link after a change wakes the writer
+// or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.takeChanges() // this turn has dealt with whatever changed before
@@ -140,8 +145,8 @@ func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns when the first of the machines' timers is due, or when the rate lets us send
-// something that it has held back, if that's earlier.
+// nextTimeout returns the earlier of two times: when the first of the machines' timers is due, and
+// when the rate allows data that it has held back.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
 	first.Add(l.limiter.play, !l.limiter.play.IsZero())
@@ -160,12 +165,12 @@ func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	}
 }
 
-// sleepUntil returns how long to sleep until next. It rounds up, so that the timeout is really due
-// when we wake.
+// sleepUntil returns the time to sleep until next. It rounds up, so that the timeout is
+// certainly due when we wake.
 func sleepUntil(now, next time.Time) time.Duration {
 	d := next.Sub(now)
 	if d <= 0 {
-		// The machine should have done this already. Don't spin.
+		// The machine should have handled this timeout already. Don't spin.
 		return overdue
 	}
 	return (min(d, maxSleep) + grain - 1) / grain * grain

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// batchSize is how many datagrams we receive before we let go of the lock, so that a game's
-	// tick never has to wait long for it.
+	// After receiving batchSize datagrams, we release the lock, so that a game's tick never has
+	// to wait long for it.
 	batchSize = 32
 
-	// grain is what the writer's sleeps are rounded up to, so that timers close to each other
-	// share a wake-up. It's also how long a rest takes.
+	// The writer's sleeps are rounded up to a multiple of grain, so that timers close to each other
+	// share a wake-up. A rest takes one grain.
 	grain = 100 * time.Microsecond
 
-	// overdue is how long the writer sleeps if a machine's timeout has passed and the machine
-	// has nothing to send. No machine should do that, but if one does, the writer doesn't spin.
+	// overdue is the time that the writer sleeps if a machine's timeout has passed and the machine
+	// has nothing to send. No machine should let this happen. If one does, the writer doesn't spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is how many datagrams in a row the carrier may refuse. A path that changes
-	// never causes as many.
+	// maxRefusals is the maximum number of consecutive datagrams that the carrier may refuse. A
+	// path that changes never causes that many.
 	maxRefusals = 8
 )
 
-// Pools for what a link needs only while it has something to send or receive. An idle connection
-// holds none of it.
+// Pools of buffers that a link needs only while it sends or receives. An idle
+// connection holds none of them.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -42,15 +42,15 @@ const (
 )
 
 // A writer sends datagrams over the first carrier. It has a goroutine only while there is something
-// to do, and the fields belong to that goroutine.
+// to do, and its fields belong to that goroutine.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	refusals int // how many datagrams in a row the carrier has refused
+	refusals int // consecutive datagrams that the carrier has refused
 }
 
-// signal makes the writer look again, and starts its goroutine if it has none.
+// signal makes the writer look for work again, and starts its goroutine if it has none.
 func (l *Link) signal() {
 	for {
 		switch state := l.state.Load(); {
@@ -58,13 +58,14 @@ func (l *Link) signal() {
 			go l.write()
 			return
 		case state == awake && l.state.CompareAndSwap(awake, recheck), state == recheck, state == stopped:
-			// It will look again, or has no reason to.
+			// The writer will look again, or the link has ended.
 			return
 		}
 	}
 }
 
-// onTimer runs on the timer's own goroutine, which then does the writer's work if it is asleep.
+// onTimer runs on the timer's goroutine. If the writer is asleep, this goroutine
+// does the writer's work.
 func (w *writer) onTimer() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -96,8 +97,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes a turn with the lock held and acts on the result without it. goOn is false if the
-// link ends, and idle is true if there was nothing to do.
+// step takes a turn with the lock held, and acts on the result after releasing it. goOn is false if
+// the link ends, and idle is true if there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.takeTurn()
 	if err != nil {
@@ -124,7 +125,7 @@ func (w *writer) step() (goOn, idle bool) {
 // the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
-	w.emptyRing() // the reader may have filled it just before it could see that we're sending
+	w.emptyRing() // the reader may have filled it just before it could see that we are sending
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
@@ -138,9 +139,9 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets it
-// back. Any other error ends the link, and so do too many refusals in a row; sendFailed then
-// returns false.
+// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets
+// it back. Any other error ends the link, and so do too many refusals in a row. It returns
+// false if the link ends.
 func (w *writer) sendFailed(t turn, err error) bool {
 	w.Lock()
 	size, err := w.takeBack(t, err)
@@ -170,7 +171,7 @@ func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
-	// Try something smaller than what was refused, even if the carrier claims to take it.
+	// Try a smaller size than the refused one, even if the carrier claims to take that.
 	size = min(tooLarge.Max, len(t.packet)-1)
 	if size < minDatagram {
 		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w",
@@ -181,9 +182,9 @@ func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets others run after a full burst, since the receiving end's reader may be a goroutine of
-// this process. While losses keep bursts short, it sleeps for a grain, which also gives a receiver
-// in another process some time.
+// rest lets other goroutines run after a full burst, since the receiving reader may be a goroutine
+// of this process. While losses keep bursts short, it sleeps for one grain, which also gives a
+// receiver in another process some time.
 func (w *writer) rest() {
 	var lost uint64
 	w.Lock()

@@ -8,39 +8,40 @@ import (
 )
 
 const (
-	// reportAfter is how many packets that want feedback soon make a report due at once.
+	// reportAfter is the number of packets wanting feedback soon after which a
+	// report is due at once.
 	reportAfter = 4
-	// maxReportDelay limits how long feedback for bulk may wait, however long the round trip
-	// is. It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
+	// maxReportDelay is the maximum time that feedback for bulk may wait, even if the round
+	// trip is long. It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay is the shortest such wait, because clocks and timers may be coarser than
-	// the round trip.
+	// minReportDelay is the lower bound of that time, because clocks and timers may be coarser
+	// than a short round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap bounds the minimum time between two reports. One report per millisecond
-	// takes 0.9 Mbit/s, which is more than many return paths carry.
+	// maxReportGap is the upper bound of the minimum time between two reports. One report per
+	// millisecond takes 0.9 Mbit/s, which is more than many return paths can carry.
 	maxReportGap = 2 * time.Millisecond
 
 	// If the last round trips have all exceeded the minimum by more than backoffAfter, our own
 	// reports may be filling the return path, which can be a hundred times slower than the
-	// forward path. The excess beyond backoffAfter, divided by backoffParts, is then the least
-	// time between two reports, much as RFC 5690 asks of acks.
+	// forward path. In that case, the minimum time between two reports is the excess beyond
+	// backoffAfter, divided by backoffParts. RFC 5690 slows down acks in a similar way.
 	//
-	// maxBackoff bounds that time, because a path that was merely interrupted for seconds may
-	// be as fast as before.
+	// That minimum is never more than maxBackoff, because a path that was merely interrupted
+	// for seconds may be as fast as before.
 	backoffAfter = 100 * time.Millisecond
 	backoffParts = 8
 	maxBackoff   = 200 * time.Millisecond
 
-	// reportMemory is how many reports list each packet, at least. Every reportMemory-th report
-	// repeats everything that the peer may not know.
+	// Each packet is listed in at least reportMemory reports. In addition, every
+	// reportMemory-th report repeats everything that the peer may not know.
 	reportMemory = 8
-	// Every pingAfter-th consecutive packet with nothing but a report asks for an ack. It tells
-	// us which reports the peer has got, so that later ones needn't repeat them.
+	// Every pingAfter-th consecutive packet with nothing but a report asks for an ack. The ack
+	// tells us which reports the peer has received, so that later reports needn't repeat them.
 	pingAfter = 16
 
-	// unknownReportRTT is the round trip that pace assumes until one is known.
+	// unknownReportRTT is the round trip that pace assumes until it has been measured.
 	unknownReportRTT = 8 * time.Millisecond
-	// deltaRoom is how many bytes of a report runs leave free for deltas.
+	// deltaRoom is the number of bytes in a report that the runs leave free for deltas.
 	deltaRoom = 4
 )
 
@@ -61,9 +62,9 @@ const (
 // or sooner if several have arrived. Feedback for play (the game's other traffic) may wait
 // longer for a packet to piggyback on.
 //
-// Reports are never retransmitted. Instead, every packet is listed in reportMemory of them, and
-// every so often a report repeats everything that the peer may not know. Once the peer acks a
-// report of that kind, we needn't repeat what was in it.
+// Reports are never retransmitted. Instead, every packet is listed in reportMemory reports, and
+// every so often a report repeats everything that the peer may not know. Once the peer has
+// acked one of these complete reports, we needn't repeat what was in it.
 type reporter struct {
 	arrivals arrivalLog
 
@@ -84,11 +85,12 @@ type reporter struct {
 	// What the peer knows.
 	knownBelow uint64               // the peer knows whether each number below this was received
 	reports    uint64               // reports built, not counting those of a backlog
-	ends       [reportMemory]uint64 // where the last reports ended: one above their largest number
+	ends       [reportMemory]uint64 // one above the largest number of each of the last reports
 	hasLate    bool                 // since the last report, a packet has arrived after a larger number
-	sinceAsked int                  // reports since the last one in a packet that asked for an ack
+	sinceAsked int                  // reports since the last one whose packet asked for an ack
 
-	// The backlog is what a report had no room for: the numbers from knownBelow to backlogEnd.
+	// The backlog holds the numbers for which a report had no room, from
+	// knownBelow to backlogEnd.
 	backlogEnd uint64 // 0 if there's no backlog
 	wasBacklog bool   // the last report worked on the backlog
 }
@@ -109,8 +111,8 @@ func (r *reporter) pace(rtt time.Duration) {
 	r.maxDelay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
-// note records a packet that arrived at the time arrived and was handled at t. In between it
-// was waiting at this end, not on the path.
+// note records a packet that arrived at the time arrived and was handled at t. Between the two,
+// it was waiting in our inbox, not on the path.
 func (r *reporter) note(t, arrived time.Duration, number uint64, asks urgency) {
 	r.arrivals.add(number, arrived)
 	switch asks {
@@ -131,8 +133,8 @@ func (r *reporter) note(t, arrived time.Duration, number uint64, asks urgency) {
 }
 
 // noteLate is called after note if a larger number has arrived before this one. An earlier
-// report may have listed it as missing, and the peer may have acked that report, so knownBelow
-// comes down again.
+// report may have listed it as missing, and the peer may have acked that report, so
+// knownBelow is lowered again.
 func (r *reporter) noteLate(number uint64) {
 	r.knownBelow = min(r.knownBelow, number)
 	r.hasLate = true
@@ -171,9 +173,9 @@ func (r *reporter) due(t time.Duration) bool {
 // largest number: once the report is acked, the peer knows everything below that. Otherwise
 // fill returns 0.
 //
-// When not everything fits, the rest becomes a backlog, and every second report works on that
-// instead. It may contain packets that arrived late, which the peer would take for lost
-// otherwise.
+// If not everything fits, the rest becomes a backlog, and every second report works on the
+// backlog instead. The backlog may contain packets that arrived late. If we didn't report them,
+// the peer would consider them lost.
 func (r *reporter) fill(t time.Duration, f *report, w *recovery.Window, room int) (covers uint64) {
 	r.clearPending(t)
 	newest := w.Next - 1
@@ -189,8 +191,8 @@ func (r *reporter) fill(t time.Duration, f *report, w *recovery.Window, room int
 		return 0
 	}
 
-	// A report goes back to where the one reportMemory before it ended, except that every
-	// reportMemory-th goes all the way, and so does one after a late packet.
+	// A report goes back to where the report reportMemory before it ended. But every
+	// reportMemory-th report goes all the way back, and so does a report after a late packet.
 	floor := known
 	if r.reports%reportMemory != 0 && !r.hasLate {
 		floor = min(max(known, r.ends[r.reports%reportMemory]), newest)
@@ -246,9 +248,9 @@ func (r *reporter) takeBacklog(w *recovery.Window, known uint64) (from uint64, o
 	return from - missing, true
 }
 
-// fillDeltas lists the arrivals since the report before the last one, as far as they fit. The
-// list ends before a packet whose arrival we've forgotten, or one too far from its neighbour
-// for a delta. From there on, packets are acked without a time.
+// fillDeltas lists the arrivals since the last report but one, as far as they fit. The list
+// ends before a packet whose arrival time we have forgotten, or whose arrival is too far from
+// its neighbor's for a delta. The remaining packets are acked without a time.
 func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	floor := w.Floor()
 	if r.reports >= 2 {
@@ -258,8 +260,8 @@ func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	for n := w.Next - 1; n > floor && f.ndeltas < maxDeltas; {
 		n--
 		if !w.Has(n) {
-			// Skip the whole run of missing numbers, since a peer may leave out thousands.
-			// Checking them one by one took 0.1 ms for a single packet of 30 bytes.
+			// Skip the whole run of missing numbers, since a peer may leave out thousands. When
+			// we checked the numbers one by one, a single packet of 30 bytes cost 0.1 ms.
 			n -= w.Run(n, floor) - 1
 			continue
 		}
@@ -279,11 +281,11 @@ func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	}
 }
 
-// A returnPathMonitor detects that reports are filling the path on which they travel. A
-// standing queue there shows up in every one of the last round trips.
+// A returnPathMonitor detects that our reports are filling the return path. If they are, the
+// standing queue there lengthens every one of the last round trips.
 type returnPathMonitor struct {
 	minRTT  time.Duration    // on this path; 0 if unknown
-	excess  [4]time.Duration // of the last round trips over minRTT; a ring indexed by samples
+	excess  [4]time.Duration // of the last round trips, beyond minRTT; a ring indexed by samples
 	samples int              // round trips so far
 }
 
@@ -296,7 +298,7 @@ func (p *returnPathMonitor) sample(rtt time.Duration) {
 	p.samples++
 }
 
-// backoff returns how far apart reports must be to relieve the path. It's zero or less if the
+// backoff returns the time between reports that relieves the path. It's zero or less if the
 // path isn't filling up.
 func (p *returnPathMonitor) backoff() time.Duration {
 	return min((slices.Min(p.excess[:])-backoffAfter)/backoffParts, maxBackoff)

@@ -13,29 +13,31 @@ import (
 )
 
 const (
-	// turnPackets limits how many packets we receive while holding the lock once.
+	// turnPackets is the maximum number of packets received in a turn, which
+	// takes the lock once.
 	turnPackets = 64
-	// turnBytes is how many bytes we receive before we stop, even if there are more packets.
+	// turnBytes is the number of bytes after which a turn stops receiving, even if
+	// there are more packets.
 	turnBytes = turnPackets * MaxPacket
-	// blockedWait is how long we wait if the socket's send buffer is full.
+	// If the socket's send buffer is full, we try again after blockedWait.
 	blockedWait = 500 * time.Microsecond
-	// busyWait is how long packets wait in the inbox of a machine that counts as busy. Such a
-	// machine sends bulk in bursts, which saves processor time. A burst takes no longer at the
-	// bottleneck than each packet has to wait here anyway.
+	// We consider the machine busy if packets wait in the inbox for longer than busyWait. A
+	// busy machine sends bulk in bursts, which saves processor time. A burst holds up the
+	// bottleneck for no longer than each packet has to wait here anyway.
 	busyWait = time.Millisecond
 	// The average wait in the inbox rises by 1/waitRise of the difference, but falls by
 	// 1/waitFall. In a crowd, a carrier has few turns. If the average fell as slowly as it
-	// rises, we'd keep sending bursts for half a second after the others have ended.
+	// rises, a carrier would keep sending bursts for half a second after the crowd has gone.
 	waitRise = 8
 	waitFall = 2
-	// heavyLoad is the load of three packets per turn. A turn with play receives one and sends
-	// one, while a turn with bulk has about ten.
+	// heavyLoad is the load that results from three packets per turn. A turn with play receives
+	// one packet and sends one, while a turn with bulk handles about ten.
 	heavyLoad = 3 * loadTurns
-	// loadTurns is over how many turns the load is averaged.
+	// loadTurns is the number of turns over which the load is averaged.
 	loadTurns = 8
-	// followBulk is how long we rely on the addresses and the packet size that we last got from
-	// QUIC, as long as bulk is in flight and no packet arrives from another address. Without
-	// bulk, it's followPlay: to ask quic-go takes a tenth of a turn with play, because the
+	// While bulk is in flight, we ask QUIC again for the addresses and the packet size after
+	// followBulk, or when a packet arrives from another address. Without bulk, we wait for
+	// followPlay instead. Asking quic-go accounts for 10 % of a turn with play, because the
 	// memory of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
@@ -45,13 +47,13 @@ const (
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns are the turns of carriers that move bulk while more carriers are working than
-// there are processors. It allows as many turns at once as there were processors when the
-// process started.
+// heavyTurns limits the turns of carriers that move bulk while more carriers are working
+// than there are processors. At any time it allows as many turns as there were processors
+// when the process started.
 //
 // A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
-// carrier of a crowd would build a burst in the meantime, which it couldn't send yet. A carrier
-// never waits for a second turn.
+// carrier of a crowd would meanwhile build a burst that it can't send yet. A carrier never
+// waits for a second turn.
 var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches is a pool of the buffers into which carriers receive.
@@ -61,16 +63,17 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 type batch struct {
 	packets [turnPackets]receivedPacket
 	n       int
-	frame   frame // lent to the session for the turn, which saves each session 2 KiB of cold memory
+	frame   frame // lent to the session for the turn; saves each session 2 KiB of cold memory
 }
 
-// A receivedPacket is a packet that was opened, and when it arrived.
+// A receivedPacket is an opened packet and its arrival time.
 type receivedPacket struct {
 	at time.Time
 	openedPacket
 }
 
-// A runner is what a carrier keeps from turn to turn. Only the goroutine that works may use it.
+// A runner holds what a carrier keeps from one turn to the next. Only the goroutine
+// that works may use it.
 type runner struct {
 	writer udp.Writer
 	pinger pinger
@@ -100,7 +103,7 @@ type runner struct {
 	observedAt time.Time // when Config.Observe was last called
 }
 
-// borrow gets the buffers for a turn, unless the socket was blocked and we still have them.
+// borrow gets the buffers for a turn, unless we still have them because the socket was blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst = bursts.Get().(*burst)
@@ -109,8 +112,8 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack returns the buffers after a turn, unless the socket was blocked and they have
-// packets that still must be sent.
+// giveBack returns the buffers after a turn, unless they hold packets that must still be sent
+// because the socket was blocked.
 func (r *runner) giveBack() {
 	if r.burst.isSent() {
 		bursts.Put(r.burst)
@@ -120,7 +123,8 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait updates inboxWait. wait is how long the first packet of a turn has waited.
+// noteWait updates inboxWait. wait is the time that the first packet of a turn
+// spent in the inbox.
 func (r *runner) noteWait(wait time.Duration) {
 	if diff := wait - r.inboxWait; diff < 0 {
 		r.inboxWait += diff / waitFall
@@ -129,7 +133,7 @@ func (r *runner) noteWait(wait time.Duration) {
 	}
 }
 
-// isBusy reports whether packets wait long for a turn, because the processors are busy.
+// isBusy reports whether packets wait so long for a turn that the processors must be busy.
 func (r *runner) isBusy() bool { return r.inboxWait > busyWait }
 
 // noteLoad updates load with the number of packets that a turn received and built.
@@ -141,8 +145,8 @@ func (r *runner) isHeavy() bool { return r.load > heavyLoad }
 // needsSettle reports whether settle has anything to do.
 func (r *runner) needsSettle() bool { return r.stateChanged || r.pingDue || r.state == Closed }
 
-// settle does the part of a turn that may take long, without the lock. It returns true if the
-// session has ended and everything is cleaned up.
+// settle does the part of a turn that may take long. It doesn't hold the lock. It returns true
+// if the session has ended and everything is cleaned up.
 func (c *Carrier) settle() (ended bool) {
 	r := &c.run
 	if r.stateChanged && c.config.Changed != nil {
@@ -177,8 +181,8 @@ func (c *Carrier) cleanUp() {
 	}
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next or, if next is
-// zero, before the carrier is woken.
+// turn does what is due now. If idle is true, nothing more is due before next. If next is also
+// zero, nothing is due until the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -198,7 +202,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		c.inbox.release(r.incoming)
 		r.incoming = packetCursor{}
 	}
-	// A wake may be for packets that arrived after we had looked into the inbox.
+	// A packet may have arrived after we had looked into the inbox, and woken us.
 	idle = !more && !(result.woken && !c.inbox.empty())
 
 	if r.burst.isSent() {
@@ -215,7 +219,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 type stepResult struct {
 	next      time.Time // when something is due; zero if nothing is
 	woken     bool      // the carrier was woken since the last turn
-	sentAll   bool      // the session has no packet to send beyond those of the burst
+	sentAll   bool      // the session has no more packets to send than the burst holds
 	callWoken bool      // Config.Turned returned true
 }
 
@@ -247,8 +251,8 @@ func (c *Carrier) step() (result stepResult) {
 	return result
 }
 
-// follow asks QUIC for the addresses and the packet size, if it's been a while. If the path has
-// changed, it tells the session. The caller holds the lock.
+// follow asks QUIC for the addresses and the packet size, unless it did so recently. If the
+// path has changed, it tells the session. The caller holds the lock.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	maxAge := followPlay
@@ -264,8 +268,8 @@ func (c *Carrier) follow(now time.Time) {
 	if c.config.MaxPacket != nil {
 		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
 	}
-	// Usually nothing has changed, which the pointers show. If QUIC has new pointers, compare
-	// the addresses as well.
+	// Usually the pointers are the same, so nothing has changed. If QUIC returns new pointers,
+	// compare the addresses as well.
 	to, from := c.config.Addrs()
 	if r.hasAddrs && samePointer(to, r.to) && samePointer(from, r.from) {
 		return
@@ -280,8 +284,8 @@ func (c *Carrier) follow(now time.Time) {
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.hasAddrs {
-		// If we have no spare id to change to, an observer may link the addresses, which is
-		// still better than silence.
+		// If we have no spare id to change to, an observer may link the two addresses. That's
+		// still better than sending nothing.
 		c.session.Rotate()
 		c.session.Moved(now)
 		r.pinger.moved()
@@ -291,7 +295,7 @@ func (c *Carrier) follow(now time.Time) {
 	r.hasAddrs = true
 }
 
-// samePointer reports whether two addresses are the same *net.UDPAddr, in which case we needn't
+// samePointer reports whether two addresses are the same *net.UDPAddr. If so, we needn't
 // convert and compare them.
 func samePointer(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
@@ -357,8 +361,8 @@ func (c *Carrier) takePing(now time.Time) bool {
 	return true
 }
 
-// next returns when something is due, or zero if nothing is until the carrier is woken. The
-// caller holds the lock.
+// next returns the time when something is due, or zero if nothing is due until the carrier is
+// woken. The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// burstPackets is how many packets fit into a burst: those of one call, and one more (see
-	// collect).
+	// burstPackets is the maximum number of packets in a burst: as many as one call sends, and
+	// one more (see collect).
 	burstPackets = udp.MaxSegments + 1
-	// burstBytes is how many bytes fit into a burst: seven jumbo packets, which is the most
-	// that one call may send.
+	// burstBytes is the maximum number of bytes in a burst: seven jumbo packets, which is the
+	// most that one call may send.
 	burstBytes = 63 << 10
 )
 
@@ -23,8 +23,8 @@ var bursts = sync.Pool{New: func() any {
 	return &burst{unsealed: make([]unsealedPacket, 0, burstPackets)}
 }}
 
-// A burst holds packets that have been built but not sent. They are written in groups, one for
-// each call that sends them.
+// A burst holds packets that have been built but not sent. They are written in groups,
+// with one call per group.
 type burst struct {
 	bytes    [burstBytes]byte
 	unsealed []unsealedPacket // packets for seal; they point into bytes
@@ -69,8 +69,8 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds the packets of a burst: as many as one call sends, or as the session has. all
-// is true if the session has no more.
+// collect builds the packets of a burst, until it has as many as one call sends or the session
+// has no more. all is true if the session has no more.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
@@ -79,11 +79,11 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	at := 0
 	for n := range burstPackets {
 		if n == udp.MaxSegments && c.session.MaySend(now) {
-			// One call can't send more than this, and there is more.
+			// One call can't send more than this, and the session has more to send.
 			//
-			// If the pacer holds bulk back after just as many packets, as it does after each
-			// burst on a busy machine, ask for one more. Usually there is none, which saves a
-			// turn.
+			// If the pacer holds bulk back after exactly this many packets, as it does after
+			// each burst on a busy machine, we ask the session for one more packet instead.
+			// Usually there is none, so all is true, which saves a turn.
 			return false
 		}
 		if burstBytes-at < JumboPacket {
@@ -129,8 +129,8 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// writeFailed handles an error of the socket. It returns true if flush should go on with the
-// next group.
+// writeFailed handles an error from the socket. It returns true if flush should go on
+// with the next group.
 func (c *Carrier) writeFailed(err error) (goOn bool) {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// overheadUDP is how many bytes IPv4 and UDP add to a packet. The controller counts bytes
-	// on the wire.
+	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
+	// counts bytes on the wire.
 	overheadUDP = 28
-	// minRoom is how many bytes must be free in a packet before we ask the source for another
-	// payload.
+	// We ask the source for another payload only if at least minRoom bytes are
+	// free in the packet.
 	minRoom = 64
 )
 
@@ -39,28 +39,29 @@ type SessionConfig struct {
 
 	// RTT is the round trip that QUIC has measured, or 0 if it is unknown.
 	RTT time.Duration
-	// Other returns how many packets have arrived over the connection's other carrier. If
-	// nothing arrives there either, the whole path is interrupted, and changing carriers would
-	// not help. It is nil if there is no other carrier.
+	// Other returns the number of packets that have arrived over the connection's other
+	// carrier. If nothing arrives there either, the whole path is interrupted, and changing
+	// carriers would not help. Other is nil if there is no other carrier.
 	Other func() uint64
-	// PlayDelay is how long feedback for play may wait for a packet to piggyback on. The
-	// session assumes that the peer waits for as long.
+	// PlayDelay is the maximum time that feedback for play waits for a packet to piggyback on.
+	// The session assumes that the peer uses the same value.
 	PlayDelay time.Duration
 	// NoTrain leaves out the train of packets that measures the path when the session opens. It
-	// is for a path that has been measured before.
+	// is meant for a path that has been measured before.
 	NoTrain bool
 	// Seed decides which packet numbers are skipped. If it is zero, a random seed is used.
 	Seed [32]byte
 }
 
 // A Rate limits how many bytes a connection sends over all its carriers. The session only
-// counts its packets; it is the source that stops when the limit is reached.
+// counts its packets. The source must stop when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is how often Advance frees memory that isn't needed, as in package bunch.
+// trimAfter is the interval at which Advance frees memory that isn't needed. Package bunch
+// uses the same interval.
 const trimAfter = 10 * time.Second
 
 // A memoryTimer decides when to call trim. It compares packet counts to see whether the session
@@ -68,8 +69,8 @@ const trimAfter = 10 * time.Second
 type memoryTimer struct {
 	lastTrim    time.Duration
 	packetsThen uint64 // packets sent and received by lastTrim
-	// Packets sent and received when trim last freed all it can. The timer is off until there
-	// are more.
+	// Packets sent and received when trim last freed everything it can. The timer is off
+	// until the count changes.
 	packetsFreed uint64
 }
 
@@ -92,10 +93,10 @@ func (s Stats) Dropped() (n uint64) {
 	return n
 }
 
-// supply is what the source had when it was last asked.
+// supply remembers what the source had when it was last asked.
 type supply struct {
 	empty   bool // it had nothing, so don't ask again until Wake
-	noPlay  bool // it had no play, so don't ask for play alone until Wake
+	noPlay  bool // it had no play, so don't ask for only play until Wake
 	flooded bool // play has filled playBound, and the source hasn't run out of play since
 }
 
@@ -193,8 +194,7 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier, with the peer's first ids. It has no effect if it was
-// called before.
+// Start begins to open the carrier, using the peer's first ids. Later calls only add ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -206,8 +206,8 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		maybeSlow := s.config.RTT > nearRTT || s.config.Instance > 1
 		s.train = train{unsent: trainPackets, thin: maybeSlow}
 	}
-	// Before the train, send a small probe, which arrives even if the train's packets turn out
-	// to be too large.
+	// Send a small probe before the train. The probe arrives even if the train's packets turn
+	// out to be too large.
 	s.liveness = livenessMonitor{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
@@ -254,8 +254,8 @@ func (s *Session) Wake() {
 	s.supply.noPlay = false
 }
 
-// Advance runs the timers that are due. It returns an error if the session is closed.
-// Afterwards NextTimeout is after now, or a packet can be built.
+// Advance runs the timers that are due. It returns an error if the session is closed. After
+// Advance, NextTimeout is later than now, or a packet can be built.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
 	if s.state == Closed {
@@ -375,12 +375,12 @@ func (s *Session) Stats() Stats { return s.stats }
 // nor lost.
 func (s *Session) InFlight() int { return s.records.bytesInFlight }
 
-// bulkInFlight is InFlight for packets with bulk alone.
+// bulkInFlight is like InFlight, but counts only packets with bulk.
 func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
 
 // updateController is called once all acks and losses of a report have been recorded. The
-// controller then draws its conclusions, and may have found the path fast enough for jumbo
-// packets, or too slow.
+// controller then updates its estimates, and may find the path fast enough for jumbo packets,
+// or too slow for them.
 func (s *Session) updateController(now time.Time) {
 	s.control.Feedback(now, s.records.bytesInFlight)
 	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())

@@ -13,17 +13,17 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// SocketConfig holds the settings of a Socket. The zero value is right for most.
+// SocketConfig holds the settings of a Socket. The zero value is right for most sockets.
 type SocketConfig struct {
-	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or receives many
+	// NoOffload switches off UDP GSO and GRO, which let the kernel send or receive many
 	// packets in one call.
 	NoOffload bool
 	// Guard watches what QUIC receives and sends, unless it is nil.
 	Guard Guard
 }
 
-// A Guard watches what QUIC receives and decides what it sends. Its methods must not block,
-// and must not change or retain the packets, which are not empty.
+// A Guard watches what QUIC receives and decides what it sends. Its methods must not block, and
+// must not change or retain the packets. The packets are never empty.
 type Guard interface {
 	// Came is called for each packet that QUIC receives, by QUIC's reader only.
 	Came(from netip.AddrPort, packet []byte)
@@ -62,9 +62,9 @@ type Socket struct {
 	badSize atomic.Uint64 // too short or too long for a sealed packet, so dropped
 }
 
-// kernelTimers are the timers of all real sockets, because a process may have hundreds of
-// clients. Sockets of tests have their own timers, which run in the test's time, and so do real
-// sockets in a bubble of testing/synctest.
+// kernelTimers are shared by all real sockets, because a process may have hundreds of clients.
+// The sockets of tests have their own timers, which run in the test's time. So do real sockets
+// in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read from
@@ -84,8 +84,8 @@ func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	return s
 }
 
-// QUIC returns the PacketConn for quic-go's Transport. It receives all packets but those of
-// carriers.
+// QUIC returns the PacketConn for quic-go's Transport. It receives all packets except those
+// that belong to carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.Raw != nil {
@@ -101,8 +101,8 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids, including packets for them that have arrived within the
-// last earlyTime. It returns an error if an id is in use.
+// register makes b the inbox of ids. It also delivers packets for them that have arrived within
+// the last earlyTime. It returns an error if an id is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *Socket) sift(at time.Time, from netip.AddrPort, packet []byte) (forQUIC
 	return true
 }
 
-// route copies a sealed packet, which is still unopened, into the inbox for its id. at is when
-// it arrived.
+// route copies a sealed packet, which hasn't been opened yet, into the inbox for its id. at
+// is its arrival time.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.badSize.Add(1)
@@ -177,9 +177,9 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 }
 
-// send sends QUIC's packets by calling write for each address that the guard allows. quic-go
-// ends a connection if sending fails, so send returns no error that means no more than a lost
-// packet.
+// send sends QUIC's packets by calling write for each address that the guard allows.
+// quic-go ends a connection if sending fails, so send doesn't return an error if it's no
+// worse than losing a packet.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.sendGuarded(packets, to, write)
 	if err == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // A suite holds the algorithms that seal a carrier's packets. We use the suite that TLS has
-// negotiated, since both ends chose it for speed: without AES instructions, AES-GCM takes 12 µs
-// to seal a packet, and ChaCha20 takes a fraction of that.
+// negotiated, since both ends chose it for speed. On a machine without AES instructions,
+// AES-GCM takes 12 µs to seal a packet, and ChaCha20 takes a fraction of that.
 type suite struct {
 	keyBytes int
 	aead     func(key []byte) (cipher.AEAD, error)

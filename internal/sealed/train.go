@@ -8,46 +8,49 @@ import (
 )
 
 const (
-	// trainPackets is how many packets we send back to back when a carrier opens. The
-	// bottleneck spreads them out, so their spacing at the receiver shows its rate.
+	// trainPackets is the number of packets that we send back to back when a carrier
+	// opens. The bottleneck spreads them out, so their spacing at the receiver shows
+	// the bottleneck's rate.
 	trainPackets = 16
-	// minTrain is how many of them must arrive for a measurement.
+	// minTrain is the minimum number of packets that must arrive for a measurement.
 	minTrain = trainPackets / 2
-	// unevenTrain is the widest gap among packets that count as evenly spaced, as a multiple of
-	// the mean gap. Two consecutive losses make a gap of three. With four, one in three hundred
-	// thin trains that jitter had spread counted as even and slow, and its transfer took 10 s
-	// and more.
+	// Packets count as evenly spaced if the widest gap is at most unevenTrain times the mean
+	// gap. Two consecutive losses make a gap of three. With a limit of four, 1 in 300 thin
+	// trains that had been spread by jitter counted as even and slow, and the transfer that
+	// followed took 10 s or more.
 	unevenTrain = 3
 
-	// nearRTT is the longest round trip of a path that is certainly fast enough for full
-	// packets: QUIC measured it with at least one and a half such packets of its handshake, so
-	// the path carries 230 kbit/s. If the round trip is longer, the path may be far or slow,
-	// and we send a thin train first. We also do that for later carriers of a connection,
-	// because by then QUIC's measurement is of small packets.
+	// nearRTT is the longest round trip that proves that a path is fast enough for full
+	// packets. QUIC measured it during its handshake with the equivalent of at least one
+	// and a half full packets, so the path carries 230 kbit/s. A longer round trip may
+	// mean that the path is long or that it is slow, so we send a thin train first. We
+	// also do that for later carriers of a connection, because by then QUIC measures the
+	// round trip with small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the size in bytes of a thin train's packets. Play right after the join
-	// waits for them.
+	// thinPacket is the packet size of a thin train, in bytes. Play that follows right after
+	// the join has to wait for these packets.
 	thinPacket = 100
-	// thinSpan is the longest span of a thin train that arrived evenly and is followed by a
-	// full one, which takes 24 ms at that rate. Interrupts alone may cause so short a span.
+	// A thin train that arrived evenly within thinSpan is followed by a full train. At the
+	// rate that such a span shows, the full train takes at most 24 ms. Interrupts alone may
+	// cause a span this short.
 	thinSpan = 2 * time.Millisecond
-	// thinJitter is used instead of thinSpan if the train arrived unevenly, because then jitter
-	// has spread it rather than a slow path.
+	// If the train arrived unevenly, thinJitter is used instead of thinSpan, because jitter has
+	// spread the train rather than a slow path.
 	thinJitter = 50 * time.Millisecond
-	// blindSpan is the longest span of a train that shows nothing, because it's too short to be
-	// measured.
+	// blindSpan is the longest span that is too short to be measured. A train with such a span
+	// doesn't show a rate.
 	blindSpan = 100 * time.Microsecond
 )
 
 // A train measures the rate of a path with packets that are sent back to back (a packet train).
 //
 // A full train has packets of full size. On a path that may be slow, they would keep play
-// waiting, so a thin train of small packets goes first. It shows whether the path is slow, and
-// if it isn't, a full train follows and shows how fast it is.
+// waiting, so a thin train of small packets goes first. It shows whether the path is slow. If
+// it isn't, a full train follows and shows how fast the path is.
 type train struct {
 	thin    bool   // its packets have thinPacket bytes
 	final   bool   // it was sent before or has been measured, so it won't be repeated
-	first   uint64 // smaller numbers belong to an earlier train or another path and don't count
+	first   uint64 // smaller numbers are of an earlier train or another path and don't count
 	started bool   // a packet has been sent
 	// An earlier train has shown some rate, so payloads needn't wait for this one.
 	rateKnown bool
@@ -105,8 +108,8 @@ func (tr *train) repeat(next uint64) {
 	}
 }
 
-// takeResult returns what the train has measured, once. ok is false as long as the train is
-// running, and if too few packets arrived.
+// takeResult returns what the train has measured. It does so only once. ok is false while the
+// train is running, or if too few packets arrived.
 func (tr *train) takeResult() (result pace.Train, ok bool) {
 	if tr.running() || tr.arrived < minTrain {
 		return result, false
@@ -121,14 +124,14 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 	}
 	gaps := time.Duration(len(at) - 1)
 	if gap := widestGap(at); gap*gaps > unevenTrain*result.Span {
-		// As much time may have passed before the first packet, so count the gap twice.
+		// A gap of the same length may have preceded the first packet, so count the gap twice.
 		result.Span += gap
 	} else {
 		result.Even = true
 	}
 	if tr.thin {
-		// We can't tell from a thin train how long bursts may be. It's also over too soon to
-		// show how many of the queued packets belonged to other trains.
+		// A thin train can't show how long bursts may be. It's also over too soon to show how
+		// many of the queued packets belonged to other trains.
 		result.Whole = false
 		result.Trip = 0
 	}
@@ -136,8 +139,8 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 	return result, true
 }
 
-// followUp sends a full train after a thin one that has shown that the path isn't slow, but not
-// how fast it is. next is the number of the new train's first packet.
+// followUp sends a full train if a thin train has shown that the path isn't slow. The thin
+// train doesn't show how fast the path is. next is the number of the new train's first packet.
 func (tr *train) followUp(next uint64) {
 	limit := thinJitter
 	if tr.result.Even {
@@ -150,9 +153,9 @@ func (tr *train) followUp(next uint64) {
 }
 
 // addLate adds packet n to the result, although it was declared lost before it arrived. The
-// path did carry it among the others and delayed it somewhere else, so a train of which every
-// other packet is late would show only half of the rate. ok is false if there is no result to
-// add to.
+// path did carry the packet among the others, and then delayed it elsewhere. If we ignored late
+// packets, a train would show only half of the rate when every other packet is late. ok is
+// false if there is no result to add to.
 func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 	if tr.result.Bytes == 0 || n < tr.first {
 		return result, false
@@ -161,7 +164,8 @@ func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 	return tr.result, true
 }
 
-// moved is called when the path has changed. Only packets from next on count from then on.
+// moved is called when the path has changed. From then on, only packets numbered
+// next or higher count.
 func (tr *train) moved(next uint64) {
 	tr.first = next
 	tr.arrived = 0
@@ -174,9 +178,9 @@ func (tr *train) moved(next uint64) {
 	}
 }
 
-// widestGap returns the widest gap between two arrivals, which are sorted. Packets that come
-// out of a bottleneck arrive evenly. With jitter, or a link layer that batches, they arrive in
-// a few clumps instead, and those show no rate.
+// widestGap returns the widest gap between two of the sorted arrivals. Packets that come out of
+// a bottleneck arrive evenly. With jitter, or a link layer that batches packets, they arrive in
+// a few clumps instead, which don't show a rate.
 func widestGap(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// lingerTime is how long the goroutine of a carrier with bulk waits for work before it
-	// ends.
+	// lingerTime is the time that the goroutine of a carrier with bulk waits for
+	// work before it ends.
 	lingerTime = 20 * time.Millisecond
-	// parkAfter is how far off the next work must be for the goroutine to end and leave the
+	// If no work is due within parkAfter, the goroutine may end and leave the
 	// work to the alarm.
 	parkAfter = 100 * time.Millisecond
-	// pollTime is how long a carrier with bulk polls for work before it sleeps. A sleeping
-	// processor takes longer to wake up (ten times as long on a virtual machine) than the next
-	// packets of bulk take to arrive on a fast path. Without polling, loopback is less than
-	// half as fast.
+	// pollTime is the time that a carrier with bulk polls for work before it sleeps. On a
+	// fast path, the next packets of bulk arrive sooner than a sleeping processor wakes
+	// up, which takes ten times as long on a virtual machine. Without polling, loopback is
+	// less than half as fast.
 	pollTime = 20 * time.Microsecond
 	// crowdWait is the shortest sleep while more carriers have work than there are processors.
-	// Everything that becomes due in that time fits into one call, and is about as much as BBR
+	// Everything that becomes due in that time fits into one call. It is about as much as BBR
 	// sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With shorter sleeps, a crowd
-	// takes a fifth more processor time.
+	// takes 20 % more processor time.
 	crowdWait = time.Millisecond
 )
 
-// awake counts the goroutines that workers of this process have started and that haven't ended.
+// awake is the number of goroutines started by the workers of this process that haven't ended.
 var awake atomic.Int32
 
 // A worker decides which goroutine works for a carrier, and makes sure that there's only one at
-// a time. With bulk, it's a goroutine of the carrier's own. Without, it's whichever goroutine
-// brings the work, provided that the work never blocks.
+// a time. With bulk, the carrier has its own goroutine. Without bulk, the work is done by
+// whichever goroutine brings it, provided that the work never blocks.
 //
 // When a goroutine stops for lack of work, the worker sets an alarm for the time when more is
 // due. Until then, the carrier has no goroutine at all.
@@ -55,9 +55,9 @@ type worker struct {
 
 	mu       sync.Mutex   // guards the fields below, up to alarmAt
 	working  bool         // a goroutine works; remains true after stop
-	nextWork time.Time    // when work is due if no goroutine works; zero if none is
+	nextWork time.Time    // when the next work is due if no goroutine works; zero if there's none
 	alarm    timers.Timer // calls alarmFired
-	alarmAt  time.Time    // when it does; zero if it isn't set
+	alarmAt  time.Time    // when it fires; zero if it isn't set
 
 	started atomic.Uint64 // goroutines started
 }
@@ -87,7 +87,7 @@ func (w *worker) tryEnter() (ok bool) {
 }
 
 // clearWake clears a wake and reports whether there was one. It is called under the carrier's
-// lock, so everything that an owner did under that lock before the wake is visible to the turn.
+// lock, so the turn sees everything that an owner did under that lock before the wake.
 func (w *worker) clearWake() bool { return w.wakeups.Heard() }
 
 // start starts a goroutine that works in place of the caller.
@@ -108,7 +108,7 @@ func (w *worker) run() {
 func (w *worker) crowded() bool { return w.realTime && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
 // poll polls for work: a wake, a packet, or whatever is due at next. It returns true as soon as
-// there is some, or false after pollTime. Other goroutines get to run in the meantime.
+// there is work, or false after pollTime. Other goroutines get to run in the meantime.
 func (w *worker) poll(next time.Time) bool {
 	if !w.realTime || w.crowded() {
 		// In virtual time, nothing can arrive while we poll. In a crowd, others need the
@@ -127,8 +127,8 @@ func (w *worker) poll(next time.Time) bool {
 	}
 }
 
-// sleep waits for a wake, or until work is due at next (zero if none is). It returns true if
-// the goroutine must end, because there won't be any work for a long time.
+// sleep waits for a wake, or until work is due at next, which is zero if no work is due. It
+// returns true if the goroutine must end, because there won't be any work for a long time.
 func (w *worker) sleep(next time.Time) (end bool) {
 	wait := lingerTime
 	mayEnd := true
@@ -156,8 +156,8 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	}
 }
 
-// adjust adapts a sleep to how many carriers have work, unless time is virtual. If nap is true,
-// the thread itself must sleep in the kernel.
+// adjust adapts the length of a sleep to the number of carriers with work, unless time is
+// virtual. If nap is true, the thread itself must sleep in the kernel.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
 	procs := runtime.GOMAXPROCS(0)
 	crowd := int(awake.Load())
@@ -167,14 +167,14 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
 	case crowd > procs:
 		return max(wait, crowdWait), false
 	}
-	// In an idle process, the runtime's timers would round a short wait up. But a thread that
-	// sleeps in the kernel keeps one of the runtime's processors from all other goroutines, so
-	// let at most half of them do that.
+	// In an idle process, the runtime's timers would round up a short wait. A thread can sleep
+	// more precisely in the kernel, but then it keeps one of the runtime's processors from all
+	// other goroutines. So at most half of the processors may be used that way.
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// tryRest stops the caller's work if there is none before next, for which it sets the alarm. It
-// returns false if there's more to do right now.
+// tryRest stops the caller's work if nothing is due before next, and sets the alarm for next.
+// It returns false if there's more to do right now.
 func (w *worker) tryRest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,9 +188,9 @@ func (w *worker) tryRest(next time.Time) bool {
 	return true
 }
 
-// setAlarm sets the alarm for nextWork. It leaves an alarm that's too early as it is, because
-// play postpones nextWork in every turn. When that goes off, enterIfDue calls setAlarm again.
-// The caller holds mu.
+// setAlarm sets the alarm for nextWork. It doesn't postpone an alarm that's too early, because
+// play postpones nextWork in every turn. When the early alarm goes off, enterIfDue calls
+// setAlarm again. The caller holds mu.
 func (w *worker) setAlarm() {
 	if !w.nextWork.IsZero() && (w.alarmAt.IsZero() || w.alarmAt.After(w.nextWork)) {
 		w.alarmAt = w.nextWork
@@ -222,7 +222,7 @@ func (w *worker) enterIfDue() bool {
 }
 
 // stop makes later wakes no-ops. It is called by the last goroutine that works, which must not
-// rest afterwards.
+// call tryRest afterward.
 func (w *worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

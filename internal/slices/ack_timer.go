@@ -6,37 +6,37 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// An ackTimer decides when a receiver sends acks. There may be no receiver before the first ask,
-// because no ack is due by then.
+// An ackTimer decides when a receiver sends acks. The receiver may be nil before the first ask,
+// because no ack is due yet.
 type ackTimer struct {
 	pace     ackPace
-	asking   int       // how many slices have arrived since the last ack
+	asking   int       // slices that have arrived since the last ack
 	deadline time.Time // when an ack is due, if asking > 0
-	draining bool      // acks are being sent, one for each chunk of which slices have arrived
+	draining bool      // acks are being sent, one for each chunk that has received slices
 }
 
-// An ackPace is how often to send an ack: after so many slices at once, and after a delay if
-// there are fewer.
+// An ackPace says how often to send an ack: immediately after every slices, or after delay
+// if fewer have arrived.
 type ackPace struct {
 	every int
 	delay time.Duration
 }
 
 var (
-	// gatedAcks is the pace on a path that doesn't report fates. Such acks cost little, because
-	// they are small, and because quic-go acks every second packet anyway and puts both acks
-	// into the same packet.
+	// gatedAcks is the pace on a path that doesn't report fates. Acks cost little there,
+	// because they are small. quic-go acks every second packet anyway, and puts its own ack and
+	// ours into the same packet.
 	gatedAcks = ackPace{every: 8, delay: ackDelay}
 
 	// fatedAcks is the pace on a path that does report fates. Since the carrier's own feedback
-	// covers every packet, one ack is enough for a full part.
+	// covers every packet, one ack per full part is enough.
 	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
 )
 
-// ackDelay is how long an ack may be delayed on a path that doesn't report fates.
+// ackDelay is the maximum delay of an ack on a path that doesn't report fates.
 const ackDelay = 2 * time.Millisecond
 
-// ask counts a slice that has arrived. open is how many chunks are incomplete. If none is, an
+// ask counts a slice that has arrived. open is the number of incomplete chunks. If it's 0, an
 // ack is due at once, since we don't expect any more slices.
 func (t *ackTimer) ask(now time.Time, open int) {
 	t.asking++

@@ -7,21 +7,21 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// A chunkMemory charges a receiver's records and chunks to the connection's account. A chunk for
-// which there's no room is neither stored nor charged.
+// A chunkMemory charges a receiver's records and chunks to the connection's account. If there's no
+// room for a chunk, it is neither stored nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // how many chunks the receiver has records for
+	places   int             // number of chunks for which the receiver has records
 }
 
 const (
-	// ReceiverBytes is how much memory a chunk.Receiver takes besides its chunks: for the
-	// records of Places chunks, and of the 1,024 that were delivered last.
+	// ReceiverBytes is the memory that a chunk.Receiver takes, excluding its chunks. It's for the
+	// records of Places chunks, and of the last 1,024 chunks that were delivered.
 	ReceiverBytes = 52 << 10
 
-	// placeBytes is how much each further place takes: a chunk's record, and room in the list of
-	// memory for later chunks.
+	// placeBytes is the memory for each further place: a chunk's record, and an entry in the list
+	// of memory for later chunks.
 	placeBytes = 128
 )
 
@@ -42,11 +42,11 @@ func (c *chunkMemory) equip() bool {
 }
 
 // begin inserts the first slice of a chunk, and reports whether there was room for the chunk.
-// ahead is how many chunks must be delivered before it. awaited is set if no later message can
-// be delivered before this chunk has arrived.
+// ahead is the number of chunks that must be delivered before it. awaited is set if no later
+// message can be delivered before this chunk has arrived.
 //
-// A chunk that takes just as much memory as a page, such as a full part, is stored in one, which
-// inbox.giveBack returns.
+// A chunk that takes exactly as much memory as a page, such as a full part, is stored in a page.
+// inbox.giveBack returns the page.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -58,7 +58,8 @@ func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	return true
 }
 
-// hold charges for a chunk's content, and for records up to its own.
+// hold charges the account for a chunk's content, and for any records that must be added
+// up to the chunk's own.
 func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !c.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -70,7 +71,8 @@ func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	return true
 }
 
-// widen adds records up to the chunk's own, if there's room for them.
+// widen adds records up to the one of a chunk with ahead chunks before it. It reports
+// whether there was room.
 func (c *chunkMemory) widen(ahead int) bool {
 	if ahead < c.places || ahead >= Pipeline {
 		return true
@@ -96,8 +98,8 @@ func (c *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the memory of a chunk's slices, and which of them have arrived. have.Count is
-// 0 if none has.
+// partial returns the memory of a chunk's slices, and which slices have arrived. have.Count is 0
+// if none has arrived.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -105,6 +107,6 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller is done with a message, or charges it elsewhere. It touches
-// nothing but the account.
+// release is called when the caller is done with a message or charges it elsewhere. It
+// changes only the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

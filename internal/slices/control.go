@@ -8,39 +8,39 @@ import (
 )
 
 const (
-	// probePackets is how many slices we may send after a probe timeout, whatever the window is
-	// (RFC 9002, section 6.2.4).
+	// probePackets is the number of slices that we may send after a probe timeout, whatever the
+	// window (RFC 9002, section 6.2.4).
 	probePackets = 2
 
-	// outageTimeouts is how many probe timeouts in a row we take for an outage. Until it is over
-	// we send only probes, because quic-go's window doesn't shrink on timeouts.
+	// After outageTimeouts consecutive probe timeouts, we assume an outage. Until it is over, we
+	// send only probes, because quic-go's window doesn't shrink on timeouts.
 	outageTimeouts = 2
 
 	// maxHeldRTT limits the round trip that we measure across an outage on a short path. (Only a
-	// slice that was sent just once can show that the path has become longer, but during an
-	// outage they are all sent again.)
+	// slice that was sent just once can show that the path has become longer, but during an outage
+	// every slice is sent again.)
 	maxHeldRTT = time.Second
 )
 
 // A control is the loss detector and congestion controller for a path that doesn't report fates. It
-// decides when slices may be sent and which of them are lost: it has a gate besides the path's own
-// window, the loss thresholds of RFC 9002, section 6.1, and a probe timer. Its round trips include
-// the delay of the peer's acks, which is at most ackDelay.
+// decides when slices may be sent and which of them are lost. In addition to the path's own window,
+// it has a gate. It also has the loss thresholds of RFC 9002, section 6.1, and a probe timer. Its
+// round trips include the delay of the peer's acks, which is at most ackDelay.
 type control struct {
 	gate   recovery.Gate
 	losses recovery.Losses
 
-	firstNumber uint64        // of this path; older sendings took another one and say nothing about it
+	firstNumber uint64        // of this path; older sendings took another path and don't count
 	reached     uint64        // number of the newest sending that has arrived, plus one
 	lastSent    time.Duration // when a slice was last sent, on the outbox's clock like all times here
 	heard       time.Duration // when an ack last acknowledged something new
 
 	// Probing.
 	timeouts int  // probe timeouts in a row
-	answered bool // something was acked since a timeout, if perhaps sent earlier; no other sign of life
-	probes   int  // how many slices may be sent as probes
+	answered bool // an ack has come since a timeout, but perhaps only for earlier sendings
+	probes   int  // number of slices that may be sent as probes
 
-	lost uint64 // how many slices a threshold has declared lost
+	lost uint64 // number of slices that a threshold has declared lost
 }
 
 // begin starts over on another path, whose sendings are numbered from firstNumber.
@@ -52,8 +52,8 @@ func (c *control) begin(firstNumber uint64) {
 	c.losses.Next = 0
 }
 
-// maySend reports whether we may send another slice. We always may if none is in flight, because
-// the probe timer doesn't run then and nothing else would get us going.
+// maySend reports whether we may send another slice. If no slice is in flight, we always may. The
+// probe timer doesn't run in that case, so nothing else would make us send.
 func (c *control) maySend(f *flight) bool {
 	if c.probes > 0 || f.count == 0 {
 		return true
@@ -61,18 +61,19 @@ func (c *control) maySend(f *flight) bool {
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited is called when the path could take more than we send. inFlight is how many bytes are in
-// flight.
+// limited is called when the path could take more than we send. inFlight is the
+// number of bytes in flight.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
-// ranDry is called when there is nothing more to send, not even as a probe. inFlight is how many
-// bytes are in flight.
+// ranDry is called when there is nothing more to send, not even as a probe. inFlight is the
+// number of bytes in flight.
 func (c *control) ranDry(inFlight int) {
 	c.limited(inFlight)
 	c.probes = 0
 }
 
-// sent is called when a slice is sent. others is how many bytes other slices have in flight.
+// sent is called when a slice is sent. others is the number of bytes that other
+// slices have in flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -80,16 +81,16 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked is what we learn from an ack about sendings whose fate we didn't know.
+// acked holds what an ack tells us about sendings whose fate we didn't know.
 type acked struct {
-	first bool          // it is the first ack for some sending on this path
-	high  uint64        // number of the newest sending that is sure to have arrived, plus one; 0 if none is
-	timed uint64        // the same among slices that were sent only once, whose round trip we know
-	least time.Duration // a round trip can't be shorter than this, as a slice sent twice shows; 0 = unknown
+	first bool          // it's the first ack for some sending on this path
+	high  uint64        // number of the newest sending that has certainly arrived, plus one; 0 if none
+	timed uint64        // the same for slices that were sent only once, whose round trip we know
+	least time.Duration // minimum of the round trip, shown by a slice that was sent twice; 0 if unknown
 }
 
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
-// time. The caller marks their sendings as arrived afterwards.
+// time. Afterward, the caller marks their sendings as arrived.
 func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
 	for i, newest := range of.newest {
 		number := newest - 1
@@ -112,7 +113,7 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 		if s.fate == lost || s.again && tooSoon && of.givenUp.Has(i) {
 			took := since
 			if s.again {
-				// It may be an earlier sending that has arrived, after we don't know how long.
+				// An earlier sending may have arrived, and we don't know how long that took.
 				took = 0
 			}
 			c.losses.Spurious(t, took)
@@ -131,8 +132,8 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 	return a
 }
 
-// learn updates the path's measurements from an ack of chunk id, and declares lost whatever the ack
-// shows to be lost.
+// learn updates the path's measurements after an ack of chunk id, and declares slices lost
+// if the ack shows it.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.gate.Held(t, maxHeldRTT)
@@ -146,26 +147,26 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
 	case a.least > 0:
-		// If a queue has built up, all slices in it are sent again before they are acked, and
-		// there would be no other way to measure it.
+		// If a queue has built up, all slices in it are sent again before they are acked. This is
+		// the only way to measure such a queue.
 		c.gate.Update(t, a.least, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)
 }
 
-// detect declares slices lost that are overdue or have been overtaken. If it is called for an
-// ack of chunk id, high is the number of that chunk's newest sending that has arrived, plus one.
+// detect declares a slice lost if it is overdue or has been overtaken. If detect is called for an
+// ack of chunk id, high is the number of the chunk's newest sending that has arrived, plus one.
 // Otherwise high is 0.
 //
-// An ack covers all slices of its chunk, so a later sending of the same chunk shows that an earlier
-// one was overtaken, and the packet threshold applies. It doesn't apply to other chunks, because
-// their acks may have been lost.
+// An ack covers all slices of its chunk. If a later sending of the same chunk has arrived, an
+// earlier one was overtaken, so the packet threshold applies. The threshold doesn't apply to other
+// chunks, because their acks may have been lost.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.firstFlying()
-	// Go through the oldest sendings until we come to one that isn't late yet. No later one is.
+	// Go through the sendings, oldest first, until one isn't overdue yet. Later ones aren't either.
 	for ; ok && n < c.reached; n++ {
 		place := high // if it's of another chunk, look only at the time
 		if o.flight.At(n).id == id {
@@ -178,7 +179,7 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	if !ok || high == 0 {
 		return
 	}
-	// What remains are the sendings of the acked chunk that may have been overtaken.
+	// Now check the acked chunk's remaining sendings, which may have been overtaken.
 	of := o.chunk(uint64(id))
 	if of.block == nil || of.id != id {
 		// All of it is acked.
@@ -215,8 +216,8 @@ func (c *control) lose(o *outbox, number uint64) {
 	o.lose(number)
 }
 
-// timeoutAt returns when the next probe is due, unless nothing is in flight or probes are still
-// waiting to be sent.
+// timeoutAt returns when the next probe is due. ok is false if nothing is in flight or probes are
+// still waiting to be sent.
 func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
@@ -227,8 +228,8 @@ func (c *control) stopped(t time.Duration) bool {
 	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
 }
 
-// advance runs the timers. Slices that are overdue are declared lost. At a probe timeout the oldest
-// ones are, so that they are sent again as probes.
+// advance runs the timers. It declares overdue slices lost. At a probe timeout, it declares the
+// oldest slices lost, so that they are sent again as probes.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detect(t, o, 0, 0)
@@ -238,8 +239,8 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	}
 	lost := probePackets
 	if c.answered {
-		// The last probes got through. Whatever was sent before them would have arrived as well,
-		// so all of it is lost.
+		// The last probes got through. Slices sent before them would have arrived as well, so all
+		// slices in flight are lost.
 		lost = o.flight.count
 	}
 	c.timeouts++
