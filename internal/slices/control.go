@@ -84,9 +84,9 @@ func (c *control) sent(s *sending, others int) {
 // acked holds what an ack tells us about sendings whose fate we didn't know.
 type acked struct {
 	first bool          // it's the first ack for some sending on this path
-	high  uint64        // number of the newest sending that has certainly arrived, plus one; 0 if none
+	high  uint64        // number of the newest sending that surely arrived, plus one; 0 if none
 	timed uint64        // the same for slices that were sent only once, whose round trip we know
-	least time.Duration // minimum of the round trip, shown by a slice that was sent twice; 0 if unknown
+	least time.Duration // minimum round trip that a slice sent twice has shown; 0 if unknown
 }
 
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first

@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A fate is what has become of a sending, as far as we know.
+// A fate says what has become of a sending, as far as we know.
 type fate uint8
 
 const (
@@ -26,20 +26,20 @@ type sending struct {
 	fate  fate
 }
 
-// firstSendings is how many sendings a flight has room for at first.
+// firstSendings is the number of sendings for which a flight has room at first.
 const firstSendings = 64
 
-// A flight is a log of sendings, beginning with the oldest whose fate is open.
+// A flight is a log of sendings, beginning with the oldest one in flight.
 type flight struct {
 	recovery.Ring[sending]
-	bytes int // how many are in flight
-	count int // how many sendings are in flight
+	bytes int // bytes in flight
+	count int // sendings in flight
 }
 
 // launch adds a sending and returns its number.
 func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
-		// Drop what is decided, so the ring may not have to grow.
+		// Drop old sendings whose fate is known, so that the ring may not have to grow.
 		f.firstFlying()
 	}
 	newest := f.Push(firstSendings)
@@ -49,7 +49,7 @@ func (f *flight) launch(s sending) (number uint64) {
 	return f.Next - 1
 }
 
-// get returns a sending, or nil if it is so old that we don't have it any more.
+// get returns a sending, or nil if it is so old that we no longer have it.
 func (f *flight) get(number uint64) *sending {
 	if !f.Has(number) {
 		return nil
@@ -57,7 +57,7 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land decides the fate of a sending. One that we have declared lost may still arrive.
+// land sets the fate of a sending. A sending that we have declared lost may still arrive.
 func (f *flight) land(s *sending, as fate) {
 	if s.fate == flying {
 		f.bytes -= int(s.size)
@@ -66,7 +66,7 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying returns the oldest sending in flight, and drops all those before it.
+// firstFlying returns the oldest sending in flight, and drops all sendings before it.
 func (f *flight) firstFlying() (number uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {

@@ -9,17 +9,17 @@ import (
 
 // An inbox reassembles messages from slices, and restores missing slices from repair slices.
 //
-// The connection's account is charged for everything that is in it: for content, which the peer
-// has credit to send, and for what chunks take besides. If the peer stays within its credit, we
-// refuse a chunk only when the world's budget is exhausted, and even then never the chunk that
-// everything else is waiting for.
+// The connection's account is charged for everything in the inbox: for content, which the peer has
+// credit to send, and for the overhead of chunks. If the peer stays within its credit, we refuse a
+// chunk only when the world's budget is exhausted. Even then, we never refuse the chunk that all
+// others are waiting for.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
 	restorer restorer
 	read     uint16   // ID of the next chunk to be delivered
-	open     int      // how many chunks have begun to arrive and aren't delivered yet
-	messages [][]byte // complete messages that weren't taken yet, in order
+	open     int      // number of chunks that have begun to arrive and aren't delivered yet
+	messages [][]byte // complete messages that haven't been taken yet, in order
 
 	refused, malformed uint64 // see Stats
 }
@@ -28,13 +28,13 @@ func newInbox(account Account, pace ackPace) inbox {
 	return inbox{memory: chunkMemory{account: account}, acks: ackTimer{pace: pace}}
 }
 
-// slice handles a slice, and reports whether a message is complete because of it.
+// slice handles a slice, and reports whether that completed a message.
 func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 	whole = in.add(now, s)
 	return in.restore(now, s.ChunkID) || whole
 }
 
-// repair handles a repair slice, and reports whether a message is complete because of it.
+// repair handles a repair slice, and reports whether that completed a message.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !in.misses(r.id) {
 		// We have delivered this chunk already.
@@ -51,8 +51,8 @@ func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore restores the missing slices of a chunk, if enough slices and repair slices have
-// arrived. It reports whether that has completed a message.
+// restore restores the missing slices of a chunk, if enough slices and repair slices have arrived.
+// It reports whether that completed a message.
 //
 // It is called after each slice as well as after each repair slice, since either may be the last
 // one that we need.
@@ -65,7 +65,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	got := have.Acked.Count()
 	switch {
 	case !in.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
-		// The repair slices are no longer of use, or don't belong to what has arrived.
+		// The repair slices are no longer useful, or contradict the slices that have arrived.
 		in.restorer.drop(id, in.memory.account)
 		return false
 	case got+set.Have < set.count:
@@ -84,7 +84,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	return whole
 }
 
-// add inserts a slice, and reports whether a message is complete because of it.
+// add inserts a slice, and reports whether that completed a message.
 func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if !in.equip() {
 		in.refused++
@@ -147,8 +147,8 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom frees all repair slices. They can wait, because the chunk that we need room for comes
-// before any that they might restore.
+// makeRoom frees all repair slices. We can do without them, because the chunk that needs room comes
+// before any chunk that they might restore.
 func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
 // misses reports whether a chunk is still to be delivered.
@@ -167,7 +167,7 @@ func (in *inbox) ackAgain(id uint16) {
 	}
 }
 
-// ackAllAgain makes us ack all incomplete chunks again, and those that were delivered last.
+// ackAllAgain makes us ack all incomplete chunks and the last delivered chunks again.
 func (in *inbox) ackAllAgain() {
 	if r := in.memory.receiver; r != nil {
 		r.Restart()
@@ -175,8 +175,8 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the complete messages. They belong to the caller until giveBack, and have to be
-// released before that.
+// take returns the complete messages. They belong to the caller until it calls giveBack. Before
+// that, the caller must release them.
 func (in *inbox) take() [][]byte {
 	whole := in.messages
 	in.messages = nil
@@ -199,7 +199,7 @@ func (in *inbox) giveBack(whole [][]byte) {
 // discard drops everything. It leaves the account's charge as it is.
 func (in *inbox) discard() {
 	in.memory.receiver = nil
-	in.memory.places = 0 // the account stays, because Release may be reading it
+	in.memory.places = 0 // keep the account, because Release may be reading it
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
 	in.messages, in.open = nil, 0

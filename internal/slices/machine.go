@@ -8,34 +8,34 @@ import (
 )
 
 const (
-	// TrimAfter is how long a machine keeps its spare memory after it has last sent or received a
-	// slice.
+	// TrimAfter is the time that a machine keeps its spare memory after it last sent
+	// or received a slice.
 	TrimAfter = 10 * time.Second
 
-	// firstUnsent is how many bytes may be queued while we don't know the path's rate. It's more
-	// than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry in the
-	// first round trip.
+	// firstUnsent is the maximum number of bytes queued while we don't know the path's rate. It's
+	// more than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry in
+	// the first round trip.
 	firstUnsent = 64 << 10
 
-	// minUnsent is how many bytes may always be queued on a path that reports fates, however slow
-	// it is. They delay no play (the game's own traffic).
+	// minUnsent is the number of bytes that may always be queued on a path that reports fates,
+	// however slow it is. These bytes don't delay play (the game's own traffic).
 	minUnsent = 64 << 10
 
-	// maxAckBytes is how large a datagram with an ack can be.
+	// maxAckBytes is the maximum size of a datagram with an ack.
 	maxAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// AppendPacket numbers each datagram, so that Unsent and Fate can say which one they mean. A slice
-// has the number of its sending (see flight). An ack has ackNumber plus the ID of its chunk. Repair
-// slices needn't be told apart, so they all have otherNumber.
+// AppendPacket numbers each datagram, so that Unsent and Fate can refer to it. A slice has the
+// number of its sending (see flight). An ack has ackNumber plus the ID of its chunk. We needn't
+// distinguish repair slices, so all of them have otherNumber.
 const (
 	ackNumber   = 1 << 63
 	otherNumber = 1 << 62
 )
 
 // A Machine is one end of a connection's slice protocol. Each of its datagrams holds one packet of
-// package chunk, or a repair slice. It counts and drops those that it can't parse; they don't end
-// any transfer. It is not safe for concurrent use, except for Release.
+// package chunk, or a repair slice. It counts and drops datagrams that it can't parse, but they
+// don't end any transfer. It is not safe for concurrent use, except for Release.
 type Machine struct {
 	protocol byte // first byte of its datagrams
 	out      outbox
@@ -48,7 +48,7 @@ type Machine struct {
 	fated   uint64        // slices sent on paths that report fates
 	ackDue  bool          // Advance found an ack due, so NextTimeout needn't return its time again
 	left    leftPath      // the path before the last change
-	unkept  unkept        // resends slices that have arrived, but that the peer never acked
+	unkept  unkept        // resends slices that have arrived but were never acked by the peer
 
 	// For the link.
 	held          bool             // slices must wait for the connection's rate or the carrier's pacer; set by Hold
@@ -66,13 +66,14 @@ type Machine struct {
 }
 
 // New returns a machine whose datagrams begin with the byte protocol. Since a machine numbers its
-// chunks from 0, an end can have only one for each protocol byte. What the peer makes it hold is
-// charged to account.
+// chunks from 0, an end can have only one machine per protocol byte. Memory that the peer makes it
+// hold is charged to account.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive handles a datagram from the peer, which stays the caller's. It always returns nil.
+// Receive handles a datagram from the peer. The datagram still belongs to the caller.
+// Receive always returns nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -111,11 +112,11 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 }
 
 // receiveAck handles an ack. The slices that it acknowledges are freed. On a path that doesn't
-// report fates, it also shows which slices are lost, and how long the round trip is.
+// report fates, an ack also shows which slices are lost and how long the round trip is.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.newlyAcked(a)
 	if c == nil {
-		// It isn't for any chunk that we still have.
+		// We don't have this chunk any more.
 		return
 	}
 	t := m.out.since(now)
@@ -137,8 +138,8 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the next datagram to buf, of at most size bytes. Acks go first, then slices,
-// then repair slices. ok is false if there is nothing to send now.
+// AppendPacket appends the next datagram to buf, of at most size bytes. Acks have priority over
+// slices, and slices over repair slices. ok is false if there is nothing to send now.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	if size < maxAckBytes {
 		return buf, 0, false
@@ -165,8 +166,8 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	return buf, 0, false
 }
 
-// maySend reports whether a slice may be sent now. If the path reports fates, it's the carrier who
-// decides, through Hold.
+// maySend reports whether a slice may be sent now. If the path reports fates, the carrier
+// decides by calling Hold.
 func (m *Machine) maySend() bool {
 	switch {
 	case m.path.Fates:
@@ -174,14 +175,15 @@ func (m *Machine) maySend() bool {
 	case !m.control.maySend(&m.out.flight):
 		return false
 	case m.held && m.control.probes == 0:
-		// The path would take more. It's the connection's rate that won't let us.
+		// The path could take more, but the connection's rate doesn't allow it.
 		m.control.limited(m.out.flight.bytes)
 		return false
 	}
 	return true
 }
 
-// sliceSent is called when a slice is sent. others is how many bytes other slices have in flight.
+// sliceSent is called when a slice is sent. others is the number of bytes that other
+// slices have in flight.
 func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
@@ -193,8 +195,8 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice, when no other slice is left to send. It doesn't if the owner
-// has more messages, because those are a better use of the path.
+// appendRepair appends a repair slice when no other slice is left to send. If the owner has more
+// messages, it returns false, because they are a better use of the path.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -206,8 +208,8 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), otherNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket wasn't sent after all. What it carried will be
-// sent again.
+// Unsent is called when a datagram from AppendPacket wasn't sent after all. Its
+// content will be sent again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
@@ -218,8 +220,8 @@ func (m *Machine) Unsent(number uint64) {
 }
 
 // Fate is called when the carrier reports whether a datagram arrived. We resend a slice that was
-// lost. We must also keep one that arrived until an ack confirms it, because the peer may have had
-// no memory for it (see unkept).
+// lost. We must also keep a slice that arrived until the peer acks it, because the peer may have
+// had no memory for it (see unkept).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()
 	switch {
@@ -231,11 +233,11 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath tells the machine what is known of the path.
+// SetPath tells the machine what is known about the path.
 //
 // When Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked.
 // Slices in flight on the old path may still be acked as well (see leftPath). If the old path
-// reported fates, the carrier goes on to report theirs.
+// reported fates, the carrier continues to report the fates of these slices.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.changePath(now, p)
@@ -251,7 +253,7 @@ func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.changed = true
 	if !m.path.Fates {
 		// We can't do this if the old path reported fates, because m.left may still be waiting for
-		// sendings on an earlier path, which didn't.
+		// sendings on an earlier path that didn't.
 		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
@@ -269,9 +271,10 @@ func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 // and no ack of a slice has measured it yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume sets the round trip and its variance to what the connection's other datagrams have
-// measured, as long as the machine is [Machine.Unmeasured]. It doesn't touch the minimum, since
-// the path may have become longer after that was measured. Only slices measure the minimum.
+// Assume sets the round trip and its variance to the values that the connection's other datagrams
+// have measured. It does so only while the machine is [Machine.Unmeasured]. It doesn't set the
+// minimum, since the path may have become longer after the minimum was measured. Only slices
+// measure the minimum.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -300,7 +303,8 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns when to trim, unless some messages are unacknowledged or we have trimmed already.
+// trimAt returns when to trim. ok is false if some messages are unacknowledged or we
+// have trimmed already.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -308,7 +312,7 @@ func (m *Machine) trimAt() (at time.Time, ok bool) {
 	return m.active.Add(TrimAfter), true
 }
 
-// trim frees the memory that we only keep for reuse.
+// trim frees spare memory, which we keep only for reuse.
 func (m *Machine) trim() {
 	m.active = time.Time{}
 	m.out.trim()
@@ -316,8 +320,8 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns when Advance or AppendPacket must next be called, if nothing happens before
-// then. ok is false if no timer is running.
+// NextTimeout returns when Advance or AppendPacket must be called next, if nothing happens before.
+// ok is false if no timer is running.
 func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	at, ok = m.in.acks.dueAt()
@@ -333,8 +337,8 @@ func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Waiting reports what could be sent if it weren't for Hold. We have no unreliable messages, and
-// all of our slices are bulk.
+// Waiting reports what could be sent if Hold allowed it. We have no unreliable messages, and all
+// our slices are bulk.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
 	return false, !m.out.idle() && (m.path.Fates || m.control.maySend(&m.out.flight))
 }
@@ -345,31 +349,31 @@ func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 // InFlight returns how many bytes of slices are in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns when the newest slice that is known to have arrived was sent. It doesn't count
-// what was sent on paths that report fates.
+// Arrived returns the time when the newest slice that is known to have arrived was sent. It doesn't
+// count slices sent on paths that report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
 // Lost returns how many slices the machine itself has declared lost (RFC 9002, section 6.1), not
 // counting losses reported by a carrier.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether a message from the peer is complete, or the owner's Watch is over, since
-// it was last called.
+// Wake reports whether a message from the peer has become complete, or the owner's Watch has ended,
+// since the last call.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether there may be something for AppendPacket because of what has happened
-// since it was last called.
+// Changed reports whether something has happened since the last call that may give
+// AppendPacket a datagram to send.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
 	return changed
 }
 
-// Content says what is in the newest datagram from AppendPacket: bulk, or only an ack.
+// Content describes the newest datagram from AppendPacket: bulk, or only an ack.
 func (m *Machine) Content() recovery.Content { return m.content }
 
 // FirstByte returns the first byte of datagrams with slices and acks.
@@ -378,8 +382,8 @@ func (m *Machine) FirstByte() byte { return m.protocol }
 // SecondByte returns the first byte of datagrams with repair slices.
 func (m *Machine) SecondByte() byte { return repairByte }
 
-// Open reports whether the owner may send another message. It may if only a few bytes are
-// queued, or if the path can take all of them within queue.
+// Open reports whether the owner may send another message. It may if only a few bytes are queued,
+// or if the path can take all queued bytes within the time queue.
 func (m *Machine) Open(queue time.Duration) bool {
 	rate := m.control.gate.Estimate()
 	always := Size
@@ -413,8 +417,8 @@ func (m *Machine) Watch(queue time.Duration) {
 	m.changed = m.changed || m.wake
 }
 
-// checkWatch ends a Watch if its condition holds. It is called whenever that may have changed: when
-// slices are sent or acked, and when timers run.
+// checkWatch ends a Watch if its condition holds. It is called whenever the condition may have
+// changed: when slices are sent or acked, and when timers run.
 func (m *Machine) checkWatch() {
 	if m.watching && m.Open(m.queue) {
 		m.watching = false
@@ -422,26 +426,26 @@ func (m *Machine) checkWatch() {
 	}
 }
 
-// End sets whether the owner has no more messages for now. We send repair slices only when it
-// hasn't.
+// End sets whether the owner has no more messages for now. We send repair slices
+// only if ended is true.
 func (m *Machine) End(ended bool) {
 	m.ended = ended
 	m.changed = true
 }
 
-// Take returns the peer's completed messages, in order. When the caller is done with them, it
-// must pass each one to Release, and then all of them to GiveBack.
+// Take returns the peer's completed messages, in order. When the caller is done with the messages,
+// it must pass each one to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
 // Release takes a message off the account, because the caller is done with it or has charged it
-// elsewhere. It touches nothing but the account, and may be called on any goroutine.
+// elsewhere. It uses only the account, and may be called on any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Yield frees the repair slices that are waiting for others of their chunk. The peer will have to
-// resend the slices that they might have restored.
+// Yield frees the repair slices that are waiting for more slices of their chunk. The peer will have
+// to resend the slices that they might have restored.
 func (m *Machine) Yield() { m.in.makeRoom() }
 
 // Discard frees everything that the peer has sent, when the connection ends. The account must have

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// Datagram is the size of the smallest datagrams that QUIC falls back to, in bytes. We cut
+	// Datagram is the smallest maximum datagram size that QUIC falls back to, in bytes. We cut
 	// slices only once, so they must fit any later path as well.
 	Datagram = 1163
 
-	// Size is how many bytes of content are in a datagram. It's the same on all carriers, because
-	// chunks move from one to another.
+	// Size is the number of bytes of content in a datagram. It's the same on all carriers, because
+	// chunks move from one carrier to another.
 	Size = Datagram - 1 - chunk.Overhead
 
-	// Pipeline is how many chunks may be in flight. With about 32 KiB in each that makes 32 MiB,
-	// although credit usually allows less.
+	// Pipeline is the maximum number of chunks in flight. At about 32 KiB each, they amount to 32
+	// MiB, although credit usually allows less.
 	//
 	// We need that many because a chunk stays in flight until the last of its slices has arrived,
-	// including those that were lost and resent. At 100 Mbit/s, 200 ms and 5 % loss, that keeps
-	// the chunks of three round trips in flight.
+	// including those that were lost and resent. At 100 Mbit/s, a round trip of 200 ms and 5 %
+	// loss, the chunks of three round trips are in flight.
 	Pipeline = 1024
 
-	// Places is how many chunk records a receiver begins with. It reserves memory for what that
-	// many chunks take besides their content, and no more.
+	// Places is the number of chunk records that a receiver begins with. It reserves memory for the
+	// overhead of that many chunks, and no more.
 	Places = 256
 
-	// PartSlices is how many slices a full part of a transfer has, including its header.
+	// PartSlices is the number of slices in a full part of a transfer, including its header.
 	PartSlices = 28
 
-	// minChunks is how many chunk records an outbox begins with.
+	// minChunks is the number of chunk records that an outbox begins with.
 	minChunks = 16
 
-	// ownResend is after how long the chunk.Sender would resend a slice by itself. It shouldn't
-	// have to, since control or the carrier notices losses long before that.
+	// ownResend is the time after which the chunk.Sender would resend a slice by itself. It
+	// shouldn't have to, since control or the carrier notices losses much sooner.
 	ownResend = 10 * time.Second
 )
 
@@ -49,17 +49,17 @@ var config = chunk.Config{
 // A Block is the memory that holds a message.
 type Block interface{ Free() }
 
-// An outbox is a send queue. It cuts messages into slices, and keeps track of each slice until
-// it has been acked. The machine calls next when the path can take a slice, lose when one was
+// An outbox is a send queue. It cuts messages into slices, and keeps track of each slice until it
+// has been acked. The machine calls next when the path can take a slice, lose when a slice was
 // lost, and newlyAcked and acknowledge when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
 	held   int                      // bytes of messages in chunks
-	unsent int                      // those that were never sent
-	resent uint64                   // how many slices were sent again
+	unsent int                      // bytes of messages that were never sent
+	resent uint64                   // number of slices that were sent again
 
-	epoch  time.Time // when the flight's clock began, with the first call to since
+	epoch  time.Time // start of the flight's clock: the first call of since
 	flight flight
 }
 
@@ -86,13 +86,13 @@ func (c *sentChunk) end() {
 	c.block, c.message = nil, nil
 }
 
-// sliceCount returns how many slices a message takes.
+// sliceCount returns the number of slices that a message takes.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
 // full reports whether another message has to wait until some chunks are acked.
 //
-// The receiver reserves no memory for what more than Places chunks take besides their content.
-// So we may have more than that only if they are large, at least half a full part on average.
+// The receiver reserves memory for the overhead of only Places chunks. So we may have more than
+// Places chunks only if they are large: at least half a full part on average.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -112,11 +112,12 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time converts a time on the flight's clock back.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the record of a chunk. Its ID will do as well as its number, since an ID is the low
-// bits of a number. If there is no such chunk, the record is that of another one.
+// chunk returns the record of a chunk. The caller may pass the chunk's ID instead of its
+// number, since an ID is the low bits of a number. If there is no such chunk, chunk returns the
+// record of another one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
-// send queues a message. Its block is freed when all of it has been acked.
+// send queues a message. Its block is freed when the whole message has been acked.
 func (o *outbox) send(message []byte, b Block) error {
 	if o.sender == nil {
 		sender, err := chunk.NewSender(config)
@@ -148,7 +149,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
 	again := *newest != 0
 	if again {
-		// If the earlier sending is still in flight, we no longer count on it.
+		// If the earlier sending is still in flight, consider it lost.
 		o.resent++
 		o.settle(*newest-1, lost)
 	} else {
@@ -162,8 +163,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle decides the fate of a sending, and returns the sending. It returns nil if that wasn't in
-// flight.
+// settle sets the fate of a sending and returns the sending, or nil if it wasn't in flight.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -180,8 +180,8 @@ func (o *outbox) lose(number uint64) {
 	}
 }
 
-// arrive is called when a sending has arrived. Whether the peer could keep the slice is
-// something that only an ack can tell.
+// arrive is called when a sending has arrived. Only an ack can tell whether the peer was
+// able to keep the slice.
 func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
 // resendAll makes us send all unacked slices again.
@@ -190,8 +190,8 @@ func (o *outbox) resendAll() {
 	o.sender.SetRTT(ownResend)
 }
 
-// newlyAcked returns the chunk that an ack is for, and which of its slices are acked for the first
-// time. Those that we have never sent don't count. The chunk is nil if we have no such chunk.
+// newlyAcked returns the chunk to which an ack belongs, and which of its slices are acked for the
+// first time. Slices that we have never sent don't count. If we have no such chunk, c is nil.
 func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
@@ -208,8 +208,7 @@ func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge marks the slices in fresh as acked, and frees the messages that are acked
-// completely, in order.
+// acknowledge marks the slices in fresh as acked. It frees completely acked messages, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
 		if !fresh.Has(i) {
@@ -228,7 +227,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	}
 }
 
-// inFlight returns how many slices of a chunk are in flight.
+// inFlight returns the number of slices of a chunk that are in flight.
 func (o *outbox) inFlight(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
 		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == flying {

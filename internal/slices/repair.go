@@ -6,11 +6,11 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// A repair is a repair slice, which is one of the parity shards of a chunk. A chunk of count
-// slices can be restored from any count of its slices and repair slices.
+// A repair is a repair slice: one of the parity shards of a chunk. A chunk of n slices can be
+// restored from any n of its slices and repair slices.
 //
-// Only the sealed carrier sends them. A peer that doesn't know repair slices won't miss
-// anything, since lost slices are resent as well.
+// Only the sealed carrier sends repair slices. A peer that doesn't know them still gets
+// everything, since lost slices are resent as well.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -23,15 +23,15 @@ import (
 // The code is that of internal/parity. The last slice is padded with zeros.
 type repair struct {
 	id    uint16 // of the chunk
-	count int    // how many slices the chunk has
-	total int    // how many repair slices the chunk has
+	count int    // number of slices of the chunk
+	total int    // number of repair slices of the chunk
 	index int    // of this one, below total
 	last  int    // size of the chunk's last slice, in bytes
 	shard []byte
 }
 
-// maxRepaired is how many slices a chunk may have to get repair slices. The work to restore them
-// grows with that number times the number of lost slices.
+// maxRepaired is the maximum number of slices in a chunk with repair slices. The work of
+// restoring a chunk grows with its number of slices times the number of lost slices.
 const maxRepaired = 64
 
 const (

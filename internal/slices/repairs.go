@@ -12,7 +12,7 @@ import (
 type repairs struct {
 	next uint64 // the next chunk to make repair slices for
 	loss parity.Loss
-	sent uint64 // how many repair slices were sent
+	sent uint64 // number of repair slices sent
 
 	// The repair slices of the chunk before next.
 	current repair   // the next one to send
@@ -23,8 +23,8 @@ type repairs struct {
 // take returns the next repair slice for a chunk that o has in flight. Its shard is valid until
 // the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	// Go on to the next chunk when the current one has been acked, or has had all its repair
-	// slices.
+	// Go on to the next chunk if the current one has been acked, or if all its repair
+	// slices have been sent.
 	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total {
 		r.next = max(r.next, o.chunks.Oldest)
 		if r.next >= o.chunks.Next {
@@ -40,7 +40,7 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	return slice, true
 }
 
-// prepare makes repair slices for a chunk, as many as its slices in flight are likely to need.
+// prepare makes as many repair slices for a chunk as its slices in flight are likely to need.
 func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)

@@ -9,12 +9,12 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is how many repair slices we hold. Any more are dropped; the peer resends
-// slices that are lost.
+// maxHeldRepairs is the maximum number of repair slices that we hold. We drop any more, since
+// the peer also resends lost slices.
 const maxHeldRepairs = 1024
 
-// repairCost is how much memory we charge for a repair slice: the size class of its shard, and a
-// repairSet, since it may be the first slice in one.
+// repairCost is the memory that we charge for a repair slice: the size class of its shard, and a
+// repairSet, since the slice may be the first one of its set.
 const repairCost = 1152 + 640
 
 // A page must have room for a chunk's missing slices, and for a padded copy of the last one.
@@ -23,10 +23,10 @@ const _ = uint(pages.Size - (parity.Most+1)*Size)
 // A restorer keeps repair slices until there are enough to restore the missing slices of their
 // chunk.
 type restorer struct {
-	held int                   // how many repair slices are in all sets
+	held int                   // number of repair slices in all sets
 	sets map[uint16]*repairSet // by chunk ID modulo Pipeline
 
-	restored uint64 // how many slices were restored
+	restored uint64 // number of slices restored
 }
 
 // A repairSet has the repair slices of one chunk.
@@ -35,7 +35,7 @@ type repairSet struct {
 	parity.Set
 }
 
-// An outcome is what keep has done with a repair slice.
+// An outcome says what keep has done with a repair slice.
 type outcome uint8
 
 const (
@@ -44,8 +44,8 @@ const (
 	noRoom
 )
 
-// keep stores a repair slice of a chunk that is still to be delivered. If it finds the set of an
-// earlier chunk in the same place, that chunk was delivered, and keep drops the set.
+// keep stores a repair slice of a chunk that is still to be delivered. If the place still has
+// the set of an earlier chunk, that chunk has been delivered, so keep drops its set.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
@@ -88,9 +88,9 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk. have says which slices are in data. The others, and
-// the last one, are put into page. There must be enough repair slices; restore overwrites
-// them.
+// restore returns all slices of a chunk. have says which slices are in data. restore puts the
+// missing slices and the last slice into page. There must be enough repair slices, and
+// restore overwrites them.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
@@ -110,7 +110,7 @@ func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all 
 	return all
 }
 
-// drop removes the set in id's place, whichever chunk the set is for.
+// drop removes the set in id's place, even if the set is for another chunk.
 func (r *restorer) drop(id uint16, account Account) {
 	if set := r.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.Have) * repairCost)
@@ -120,7 +120,7 @@ func (r *restorer) drop(id uint16, account Account) {
 }
 
 // dropAll removes all sets. Its cost depends only on the number of sets, because a peer can
-// cause a call with each slice of an awaited chunk that finds no room.
+// cause a call with each slice of an awaited chunk for which there's no room.
 func (r *restorer) dropAll(account Account) {
 	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
 		r.drop(id, account)
