@@ -5,8 +5,8 @@ import "sync"
 // A Pool is the memory that a world may spend on incoming transfers.
 //
 // Half of it is set aside for floors: the first Terms.Floor bytes that an [Account] charges may
-// come from that half, so a new or idle connection can still receive something after the
-// others have taken all they can get.
+// come from that half, so a new or idle connection can still receive something after other
+// connections have taken all they can get.
 //
 // A Pool is safe for concurrent use.
 type Pool struct {
@@ -15,13 +15,13 @@ type Pool struct {
 	mu   sync.Mutex // guards the fields below
 	free int64      // bytes; negative if charges that can't be refused exceed the pool
 
-	// How much each party has charged within its accounts' floors. Party{} isn't tracked.
+	// The bytes that each party has charged within its accounts' floors. Party{} isn't tracked.
 	floorUse map[Party]int64
 }
 
-// maxPartyShare is how much of floorBytes all accounts of one party may use together. It's
-// enough for many machines that share a login, but without a limit a hundred idle connections
-// from one client used up floorBytes, and nobody else could start a transfer.
+// maxPartyShare is the share of floorBytes that all accounts of one party may use together. It's
+// enough for many machines that share a login. Without a limit, a hundred idle connections from
+// one client used up floorBytes, and nobody else could start a transfer.
 const maxPartyShare = 7. / 8
 
 // NewPool returns a pool of the given size in bytes.
@@ -29,7 +29,7 @@ func NewPool(bytes int64) *Pool {
 	return &Pool{free: bytes, floorBytes: bytes / 2, floorUse: make(map[Party]int64)}
 }
 
-// take charges n bytes to a party, floor of which are within its account's floor. If they
+// take charges n bytes to a party. Of these, floor bytes are within its account's floor. If they
 // don't fit, take charges nothing and returns false.
 func (p *Pool) take(party Party, n, floor int64) bool {
 	p.mu.Lock()
@@ -38,15 +38,15 @@ func (p *Pool) take(party Party, n, floor int64) bool {
 		return false
 	}
 
-	// The floor comes out of floorBytes, unless the party has used up its share of them.
+	// The floor comes out of floorBytes, up to what is left of the party's share.
 	fromFloor := floor
 	if party != (Party{}) {
 		limit := int64(maxPartyShare * float64(p.floorBytes))
 		fromFloor = min(floor, max(0, limit-p.floorUse[party]))
 	}
 
-	// The rest may take at most half of what would then be free beyond floorBytes, so that no
-	// connection gets hold of all of it.
+	// The rest may take at most half of the bytes that would then be free beyond floorBytes, so
+	// that no connection can take all of them.
 	rest := n - fromFloor
 	if rest > 0 && rest > (p.free-fromFloor-p.floorBytes)/2 {
 		return false
@@ -55,8 +55,8 @@ func (p *Pool) take(party Party, n, floor int64) bool {
 	return true
 }
 
-// give returns n bytes to the pool, floor of which were within the account's floor. If n is
-// negative, it charges them instead, even if the pool has run out.
+// give returns n bytes to the pool. Of these, floor bytes were within the account's floor. If n
+// is negative, give charges the bytes instead, even if the pool has run out.
 func (p *Pool) give(party Party, n, floor int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,20 +84,21 @@ func (p *Pool) Free() int64 {
 
 // Terms are the limits of an account, in bytes.
 type Terms struct {
-	Floor int64 // how much of the charge may come from the half of the pool set aside for floors
-	Early int64 // how much may be held without a promise
+	Floor int64 // part of the charge that may come from the half of the pool set aside for floors
+	Early int64 // bytes that may be held without a promise
 	GoOn  int64 // size of the reserve for the awaited chunk, see [Account]
 }
 
-// An Account keeps track of the memory that one connection makes us hold, and charges it to
-// the world's [Pool]. It charges for what the connection really takes up or for the credit
-// we've promised its peer, whichever is more, because the peer may use that credit any time.
+// An Account keeps track of the memory that one connection makes us hold, and charges it
+// to the world's [Pool]. It charges for the memory that the connection really uses or for
+// the credit that we have promised its peer, whichever is more, because the peer may use
+// that credit at any time.
 //
-// Chunks are delivered in order, so a chunk that gets no memory blocks all the chunks behind
-// it, while the credit promised for them fills up the pool. To keep transfers moving even when
-// the pool is full, the charge includes a reserve of Terms.GoOn bytes, which only the awaited
-// chunk (the next one to be delivered) may use. Once that chunk is delivered, its memory goes
-// back into the reserve for the next.
+// Chunks are delivered in order. A chunk that gets no memory blocks all chunks behind it, while
+// the credit promised for them fills up the pool. To keep transfers moving even when the pool is
+// full, the charge includes a reserve of Terms.GoOn bytes. Only the awaited chunk (the next one
+// to be delivered) may use the reserve. Once it is delivered, its memory goes back into the
+// reserve for the next chunk.
 //
 // An Account is safe for concurrent use. Its lock may be acquired while holding any other lock
 // except the pool's.
@@ -108,18 +109,18 @@ type Account struct {
 	terms   Terms
 	party   Party // who owns the account; zero if unknown
 	sums    Sums
-	charged int64 // what we've taken from the pool: sums.minCharge to sums.maxCharge
+	charged int64 // bytes taken from the pool, from sums.minCharge to sums.maxCharge
 	closed  bool
 }
 
 // NewAccount returns an account for a connection that doesn't hold anything yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{pool: world, terms: terms} }
 
-// Bill sets the party that the account belongs to. If it is Party{} (unknown), there's no limit
-// on the party's share of the memory set aside for floors.
+// Bill sets the party to which the account belongs. If it is Party{} (unknown), its share of the
+// memory set aside for floors isn't limited.
 func (a *Account) Bill(party Party) { a.recharge(func() { a.party = party }) }
 
-// SetTerms changes the terms, including those for memory that is already held.
+// SetTerms changes the terms. They also apply to memory that is already held.
 func (a *Account) SetTerms(terms Terms) { a.recharge(func() { a.terms = terms }) }
 
 // recharge returns the whole charge to the pool, calls change, and then takes the charge again,
@@ -140,7 +141,7 @@ func (a *Account) setCharge(bytes int64) {
 	a.charged = bytes
 }
 
-// floorPart returns how much of a charge is within the account's floor.
+// floorPart returns the part of a charge that is within the account's floor.
 func (a *Account) floorPart(charge int64) int64 { return min(charge, a.terms.Floor) }
 
 // Sums add up the bytes that an account is charged for.
@@ -167,7 +168,7 @@ func (s Sums) maxCharge(reserve int64) int64 {
 	return s.minCharge() + reserve
 }
 
-// Charge returns the sums, and how many bytes the pool is charged for them.
+// Charge returns the sums, and the number of bytes taken from the pool for them.
 func (a *Account) Charge() (Sums, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,9 +178,9 @@ func (a *Account) Charge() (Sums, int64) {
 // Hold adds n bytes of content and reports whether there was room for them. If there wasn't,
 // nothing changes.
 //
-// Content within the promises always fits, because it has been charged for. Up to Terms.Early
-// bytes more may be held if the pool can spare them. If all else fails, the awaited chunk may
-// use the reserve.
+// Content within the promises always fits, because the promises have been charged already. Up to
+// Terms.Early additional bytes may be held if the pool can spare them. If all else fails, the
+// awaited chunk may use the reserve.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,8 +198,8 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	return awaited && a.tryReserve(more)
 }
 
-// HoldBeyond adds n bytes of content, even if the pool has run out. But if that would leave
-// more than beyond bytes held without a promise, it changes nothing and returns false.
+// HoldBeyond adds n bytes of content, even if the pool has run out. But if more than beyond
+// bytes would then be held without a promise, it changes nothing and returns false.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,8 +227,8 @@ func (a *Account) Promise(n int64) bool {
 	return !a.closed && a.tryAdd(Sums{Promised: n})
 }
 
-// MustHold adds n bytes of content, whatever the limits. Only use it for small amounts that are
-// limited elsewhere.
+// MustHold adds n bytes of content, regardless of the limits. Use it only for small amounts that
+// are limited elsewhere.
 func (a *Account) MustHold(n int64) { a.add(Sums{Held: n}) }
 
 // Drop removes n bytes of content that we no longer hold.
@@ -236,7 +237,7 @@ func (a *Account) Drop(n int64) { a.add(Sums{Held: -n}) }
 // Withdraw takes back n bytes of credit.
 func (a *Account) Withdraw(n int64) { a.add(Sums{Promised: -n}) }
 
-// add adds to the sums, whatever the limits.
+// add adds to the sums, regardless of the limits.
 func (a *Account) add(more Sums) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,21 +245,21 @@ func (a *Account) add(more Sums) {
 	a.settle()
 }
 
-// MustBorrow adds n bytes that no promise covers, whatever the limits. They always come from
-// the pool and never from the reserve.
+// MustBorrow adds n bytes that no promise covers, regardless of the limits. They always come
+// from the pool and never from the reserve.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sums.Borrowed += n
 	if !a.closed {
-		// settle alone would take them from the reserve first.
+		// settle alone would take the bytes from the reserve first.
 		a.setCharge(a.charged + n)
 	}
 	a.settle()
 }
 
-// Repay returns n borrowed bytes straight to the pool. Don't repay what came out of the reserve,
-// because the reserve wouldn't get it back.
+// Repay returns n borrowed bytes straight to the pool. Don't repay bytes that came out of the
+// reserve, because the reserve wouldn't get them back.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
 // tryReserve adds to the sums without charging the pool, if the reserve has enough left. The
@@ -272,8 +273,8 @@ func (a *Account) tryReserve(more Sums) bool {
 	return true
 }
 
-// tryAdd adds to the sums and charges the pool for them, along with whatever the reserve needs
-// to be full. If the pool can't spare that much, nothing changes. The caller holds mu.
+// tryAdd adds to the sums and charges the pool, also for any bytes needed to fill the reserve.
+// If the pool can't spare that much, nothing changes. The caller holds mu.
 func (a *Account) tryAdd(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.maxCharge(a.terms.GoOn) - a.charged

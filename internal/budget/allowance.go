@@ -11,13 +11,13 @@ type Allowance struct {
 	own, world *Meter // nil if there is no limit
 
 	mu   sync.Mutex // guards the fields below
-	turn time.Time  // when the world's rate lets us send bulk; zero if we have no turn
-	open bool       // the last Bulk let us send, so the next Spend uses up the turn
-	held time.Time  // since when bulk has been held back; zero if it isn't
+	turn time.Time  // when the world's rate allows us to send bulk; zero if we have no turn
+	open bool       // the last Bulk allowed us to send, so the next Spend uses up the turn
+	held time.Time  // when we began to hold bulk back; zero if it isn't held back
 }
 
-// NewAllowance returns the allowance of a connection, whose own rate in bytes per second is 0 if
-// it has none. world is the meter of its world.
+// NewAllowance returns the allowance of a connection. rate is the connection's own limit in
+// bytes per second, or 0 for no limit. world is the meter of its world.
 func NewAllowance(rate int, world *Meter) *Allowance {
 	return &Allowance{own: NewMeter(rate), world: world}
 }
@@ -25,7 +25,7 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the lower of the connection's and the world's rate, in bytes per second. It is 0
+// Most returns the lower of the connection's and the world's rate, in bytes per second, or 0
 // if there is no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
@@ -39,7 +39,7 @@ func (a *Allowance) Most() (rate int) {
 // Play implements link.Rate.
 func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
 
-// Behind returns how long unreliable data must wait, given that queued bytes are sent first.
+// Behind returns how long unreliable data must wait if queued bytes are sent first.
 func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
 	return max(a.own.play(now, queued), a.world.play(now, queued))
 }
@@ -63,7 +63,7 @@ func (a *Allowance) Bulk(now time.Time) time.Duration {
 	case a.held.IsZero():
 		a.held = now
 	}
-	// Bulk needn't wait for longer than this, even if play has used up the rate.
+	// Bulk never waits for longer than bulkPatience, even if play has used up the rate.
 	wait = min(wait, max(0, a.held.Add(bulkPatience).Sub(now)))
 	a.open = wait == 0
 	return wait
@@ -76,13 +76,14 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.open {
-		// Bulk hasn't allowed this datagram, so it isn't the one that our turn is for.
+		// Bulk hasn't allowed this datagram, so it doesn't use up our turn.
 		return
 	}
 	a.turn = time.Time{}
 	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
-		// Our patience has paid off. It has to run out again before the next such datagram.
+		// This datagram was allowed by bulkPatience. The next one has to wait
+		// for that long again.
 		a.held = time.Time{}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // second's worth of tokens, but never less than one. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
-	last   time.Time // when the latest call arrived, which tokens is up to date with; zero if none has
+	last   time.Time // when the latest call arrived and tokens was updated; zero before the first call
 }
 
 // Allow takes a token for a call and reports whether one was available. It uses the
@@ -30,7 +30,7 @@ func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	return true
 }
 
-// fill adds the tokens for the time since the latest call. It adds none if at is earlier than that.
+// fill adds the tokens for the time since the latest call, or none if at is earlier.
 func (b *Bucket) fill(rate float64, at time.Time) {
 	size := max(1, rate)
 	if b.last.IsZero() {
@@ -42,23 +42,23 @@ func (b *Bucket) fill(rate float64, at time.Time) {
 	b.last = at
 }
 
-// A Throttle counts calls by method between two updates of an actor. The zero Throttle has
-// counted none.
+// A Throttle counts the calls of each method between two updates of an actor. The zero Throttle
+// has counted no calls.
 type Throttle[M comparable] struct {
-	flush  uint64    // number of the Flush at which it began to count
-	since  time.Time // when that was
+	flush  uint64    // number of the Flush at which the count began
+	since  time.Time // time of that Flush
 	counts []methodCalls[M]
 }
 
-// methodCalls is how often one method was called.
+// methodCalls is the number of calls of one method.
 type methodCalls[M comparable] struct {
 	method M
 	calls  int
 }
 
 // Exceeds counts a call, and reports whether there have been more than most calls to m since the
-// actor's last update. An update is the first Flush, as told by its number, that comes at least
-// a period after the one before. UE: net.MaxRPCPerNetUpdate.
+// actor's last update. An actor's update is the first Flush that comes at least period after the
+// previous update. flush is the number of the current Flush. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back

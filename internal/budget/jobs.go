@@ -5,29 +5,29 @@ import (
 	"sync"
 )
 
-// Jobs counts what a world is doing for its connections and can't interrupt, such as handlers
-// that wait for a disk. That may go on after the connection has ended, and then counts for the
-// connection's party, so a peer can't get more done by reconnecting. The zero Jobs has nothing
-// to do. It is safe for concurrent use.
+// Jobs counts the jobs that a world does for its connections and can't interrupt, such as
+// handlers that wait for a disk. A job may go on after its connection has ended. Then it counts
+// for the connection's party, so that a peer can't have more jobs running by reconnecting. The
+// zero Jobs has no jobs. It is safe for concurrent use.
 type Jobs struct {
 	mu   sync.Mutex
 	left map[Party]int // jobs of connections that have ended
 }
 
-// A Party identifies a peer across all its connections, by its identity, or by its address if it
-// has no identity. All connections with neither are the same party. At most one of the fields is
-// set.
+// A Party identifies a peer across all its connections, by its identity, or by its address
+// if it has no identity. All connections without both belong to the same party. At most one
+// of the fields is set.
 type Party struct {
 	Identity string
 	Address  netip.Prefix // as in package door
 }
 
-// ConnJobs are the jobs of one connection. The zero ConnJobs has none. It is guarded by the lock
-// of its [Jobs].
+// ConnJobs counts the jobs of one connection. The zero ConnJobs has no jobs. It is guarded by
+// the lock of its [Jobs].
 type ConnJobs struct {
 	running int
 	ended   bool  // the connection has ended
-	party   Party // whom the jobs count for once the connection has ended
+	party   Party // the party to which the jobs are charged once the connection has ended
 }
 
 // Begin is called when a job begins.
@@ -71,8 +71,8 @@ func (j *Jobs) leave(party Party, n int) {
 	}
 }
 
-// Of returns how many jobs are running for a connection, including those of its party's ended
-// connections.
+// Of returns the number of jobs that are running for a connection, including jobs of its
+// party's ended connections.
 func (j *Jobs) Of(c *ConnJobs, party Party) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -3,27 +3,27 @@ package budget
 import "sync"
 
 // Memory is a budget for received reliable messages, shared by a world's connections. Each
-// reserves as much as its limit allows it to hold, so the sum can't exceed the total, whatever
-// the peers send. It is safe for concurrent use.
+// connection reserves as much as its limit allows it to hold. So the sum can't exceed the total,
+// whatever the peers send. It is safe for concurrent use.
 type Memory struct {
 	total  int // bytes
-	least  int // what Enter reserves for each connection, in bytes
-	forUse int // what only Grow may use: half of total, not counting the least of all connections
+	least  int // bytes that Enter reserves for each connection
+	forUse int // bytes that only Grow may use: half of total, less the least of all connections
 
 	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
-	expected int        // how many more connections may enter; negative if some are yet to make room
+	expected int        // connections that may still enter; negative until evicted ones have left
 }
 
-// NewMemory returns a Memory of total bytes for up to conns connections, each of which begins
-// with least bytes.
+// NewMemory returns a Memory of total bytes for up to conns connections. Each connection
+// begins with least bytes.
 func NewMemory(total, least, conns int) *Memory {
 	m := &Memory{total: total, least: least, expected: conns}
 	m.forUse = (total - m.kept()) / 2
 	return m
 }
 
-// Enter reserves least bytes for a new connection, unless they aren't free.
+// Enter reserves least bytes for a new connection. It returns false if they aren't free.
 func (m *Memory) Enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,16 +35,17 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
-// joinShare limits what Join adds to 1/16 of the free bytes. With the default Config, the first
-// connection gets its whole limit of 8 MiB. The 32nd gets 1.3 MiB, and the 100th has only 14 KiB
-// more than the least.
+// joinShare limits the bytes that Join adds to 1/16 of the free bytes. With the default Config,
+// the first connection gets its whole limit of 8 MiB. The 32nd gets 1.3 MiB, and the 100th gets
+// only 14 KiB more than the least.
 const joinShare = 16
 
-// Join increases the reservation of a connection that has joined, up to limit, and returns what
-// it is now. It adds no more than 1/joinShare of the free bytes.
+// Join increases the reservation of a connection that has joined, up to limit, and returns the
+// new reservation. It adds no more than 1/joinShare of the free bytes.
 //
-// This lets a first transfer fill a long path right away, which would take two round trips with
-// Grow. Join leaves forUse alone, so connections can't reserve everything just by being there.
+// With it, a first transfer can fill a long path right away. With Grow, that would take two
+// round trips. Join doesn't use the bytes in forUse, so connections can't reserve everything
+// just by being there.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,10 +58,10 @@ func (m *Memory) Join(limit int) int {
 	return m.least + more
 }
 
-// Grow multiplies a reservation of held bytes by four, up to limit, and returns what it is now.
-// The factor is large because each step costs a transfer a round trip. If it would take more
-// than half of what is free and not kept for other connections, it leaves the reservation as it
-// is.
+// Grow multiplies a reservation of held bytes by four, up to limit, and returns the new
+// reservation. The factor is large because each step costs a transfer a round trip. If Grow
+// would take more than half of the bytes that are free and not kept for other connections, it
+// doesn't change the reservation.
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +73,7 @@ func (m *Memory) Grow(held, limit int) int {
 	return held + more
 }
 
-// Leave frees what a connection has reserved, when the connection ends.
+// Leave frees a connection's reservation of held bytes when the connection ends.
 func (m *Memory) Leave(held int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,12 +81,12 @@ func (m *Memory) Leave(held int) {
 	m.expected++
 }
 
-// Reserved returns how many bytes all connections have reserved.
+// Reserved returns the number of bytes that all connections have reserved.
 func (m *Memory) Reserved() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reserved
 }
 
-// kept returns how many bytes are kept for connections that may yet enter.
+// kept returns the number of bytes that are kept for connections that may still enter.
 func (m *Memory) kept() int { return max(0, m.expected) * m.least }

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The handshake takes place on channel 0. Each of its messages has one byte of ID, then a body, and
-// they come in a strict order:
+// The handshake takes place on channel 0. Each message consists of an ID of one byte and a body.
+// The messages come in a strict order:
 //
 //	client                     server
 //	Hello, Login          →
@@ -22,12 +22,13 @@ import (
 //	Join                  →
 //
 // A server whose classes differ from the client's answers Hello with Shape if
-// Config.ExplainMismatch is set. The client can then say what the difference is before it closes.
+// Config.ExplainMismatch is set. The client can then report the difference before it
+// closes the connection.
 //
-// The IDs are Unreal's, where Shape is called Upgrade.
+// The IDs are the same as in Unreal, which calls Shape Upgrade.
 //
-// After Join, channel 0 carries Missed, AskTime and Time, and the messages of mail.go. It also
-// carries those of sealed.go if both Hellos have the feature.
+// After Join, channel 0 carries Missed, AskTime and Time, and the messages of mail.go. If both
+// Hellos have the feature, it also carries the messages of sealed.go.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -43,21 +44,21 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit in Hello.Features that stands for sealed carriers. A receiver ignores
-// bits that it doesn't know, since a later version may use them.
+// FeatureSealed is the bit in Hello.Features for sealed carriers. A receiver ignores unknown bits,
+// since a later version may use them.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol, not counting the game's classes. It must be the same at
-// both ends.
+// Version is the version of the protocol, without the game's classes. Both ends must
+// have the same version.
 const Version = 1
 
 // Limits of the messages.
 const (
 	MaxIdentity   = 1024    // bytes
 	MaxToken      = 4096    // bytes
-	maxParam      = 1 << 30 // of a number in Params; real ones are far smaller
+	maxParam      = 1 << 30 // of a number in Params; real numbers are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that holds a question for longer has lost its clients by then
+	maxHeld       = 24 * time.Hour // a server that takes longer has lost its clients by then
 	maxShapeLines = 4096
 	maxShapeBytes = 48 << 10 // of the lines in a Shape, so that it fits into a single message
 )
@@ -79,12 +80,12 @@ type Welcome struct{ Identity string }
 // Join asks to join the world.
 type Join struct{}
 
-// Missed asks for the states of all actors again. A client sends it when it had no memory for
-// states in packets that it had already acknowledged, so the server thinks that it has them.
+// Missed asks for the states of all actors again. A client sends it if it had no memory
+// for states in packets that it had already acknowledged. The server believes that the
+// client has these states.
 type Missed struct{}
 
-// AskTime asks the server what time it is in the game. A client waits for the answer before it asks
-// again.
+// AskTime asks the server for the game time. A client waits for the answer before it asks again.
 type AskTime struct{}
 
 // Time answers AskTime.
@@ -93,10 +94,10 @@ type Time struct {
 	Held time.Duration // how long the server took to answer
 }
 
-// Shape lists the server's classes. A client whose own ones differ gets it instead of a Hello.
+// Shape lists the server's classes. A client with different classes gets it instead of a Hello.
 type Shape struct {
 	Lines []string
-	Cut   bool // there are more lines, which didn't fit
+	Cut   bool // some lines didn't fit
 }
 
 // AppendHello appends a Hello.
@@ -112,11 +113,11 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-// parseHello parses a Hello, or only its version if that isn't ours.
+// parseHello parses a Hello, or only its version if it differs from ours.
 func parseHello(r *wire.Reader) Hello {
 	h := Hello{Version: r.Uvarint(1 << 32)}
 	if h.Version != Version {
-		// We don't know what the rest looks like.
+		// We don't know the format of the rest.
 		r.Left = nil
 		return h
 	}
@@ -166,8 +167,8 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if that isn't
-// all of them.
+// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if
+// some lines didn't fit.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines &&

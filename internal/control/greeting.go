@@ -3,26 +3,27 @@ package control
 import "fmt"
 
 // A Greeting is the state of one end in the handshake, and decides which messages may arrive next.
-// The owner passes it the messages of channel 0. A server also tells it how it has answered.
+// The owner passes it the messages of channel 0. A server also reports its own answers, by calling
+// Refuse and Welcomed.
 type Greeting uint8
 
 const (
-	// A server goes through these.
+	// States of a server.
 	awaitHello Greeting = iota
 	awaitLogin
 	awaitVerdict // Authenticate hasn't returned yet, and no message may arrive until it has
 	awaitJoin
 
-	// A client goes through these.
+	// States of a client.
 	awaitServerHello // or Shape
 	awaitWelcome
-	// Either may end up in these. (Only a server refuses.)
-	greeted // the handshake is over, and later messages are none of the Greeting's business
-	refused // the classes differ; the client can't know yet, so the Login after its Hello may arrive
+	// Final states. Only a server can be in refused.
+	greeted // the handshake is over; the Greeting doesn't check later messages
+	refused // the classes differ; the client's Login may still arrive, sent before it knew
 )
 
-// NewGreeting returns the state of an end that has received nothing yet. A client has sent Hello
-// and Login by then.
+// NewGreeting returns the state of an end that hasn't received anything yet. A client has already
+// sent Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -42,14 +43,14 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), *g)}
 	}
 	if *g == refused {
-		// This is the Login that followed the client's Hello. We have turned it down already.
+		// This is the Login that followed the client's Hello. We have refused the client already.
 		message = nil
 	}
 	*g = next
 	return message, nil
 }
 
-// after returns the state that a message leads to. ok is false if it may not arrive now.
+// after returns the state after a message. ok is false if the message may not arrive now.
 func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:
@@ -58,7 +59,7 @@ func (g Greeting) after(message any) (next Greeting, ok bool) {
 		}
 		return awaitLogin, g == awaitHello
 	case Login:
-		// It follows Hello without waiting for an answer, which may have been a refusal.
+		// A client sends Login right after Hello. By now we may have refused the Hello.
 		if g == refused {
 			return greeted, true
 		}

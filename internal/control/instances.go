@@ -3,32 +3,32 @@ package control
 import "time"
 
 const (
-	// minRetryTime is how long a client waits after a sealed carrier has closed before it opens
-	// the next one. The wait doubles as long as none works, up to maxRetryTime, because a path may
-	// take no sealed packets at all and there's no point in trying forever.
+	// minRetryTime is the time that a client waits after a sealed carrier has closed before it
+	// opens the next one. While no carrier works, the wait doubles each time, up to maxRetryTime.
+	// On a path that takes no sealed packets at all, there's no point in trying often.
 	minRetryTime = 10 * time.Second
 	maxRetryTime = 10 * time.Minute
 
-	// A client may open freeInstances whenever it likes, and one more for each instanceTime
-	// since the first one. That's half of what an honest client waits, because messages that
-	// were held up on an interrupted path arrive all at once.
+	// A client may open freeInstances instances at any time, and one more for each instanceTime
+	// since the first one. An honest client waits for twice as long. The limit is more generous
+	// because messages that were held up on an interrupted path arrive all at once.
 	freeInstances = 8
 	instanceTime  = minRetryTime / 2
 
-	// minSpares is how many spare IDs an end wants to have.
+	// minSpares is the number of spare IDs that an end wants to have.
 	minSpares = 2
 )
 
-// Instances is what one end has agreed on with its peer about sealed carriers. A connection uses
-// one carrier after another; each of them is an instance, and they are numbered from 1. The zero
-// Instances has had none.
+// Instances holds what one end has agreed on with its peer about sealed carriers. A connection
+// uses one carrier after another. Each of them is an instance, and instances are numbered from 1.
+// The zero Instances hasn't had any instance.
 type Instances struct {
 	firstAt   time.Time     // when the first instance began
 	newest    uint32        // number of the newest instance; 0 before the first
 	live      bool          // the newest instance is in use
-	requested bool          // we have asked for more IDs of the newest instance
+	requested bool          // we have asked for more IDs for the newest instance
 	endedAt   time.Time     // when the newest instance ended
-	pause     time.Duration // how long the client waits after endedAt before it opens the next
+	pause     time.Duration // the client's wait after endedAt before it opens the next instance
 }
 
 // Begin is called once, when the first instance begins.
@@ -56,12 +56,13 @@ func (i *Instances) End(now time.Time) {
 	i.endedAt = now
 }
 
-// Opened is called when packets of the newest instance arrive. Since the path takes them, the
-// client won't wait long for the next instance when this one ends.
+// Opened is called when packets of the newest instance arrive. Since the path takes sealed
+// packets, the client needn't wait long for the next instance when this one ends.
 func (i *Instances) Opened() { i.pause = minRetryTime }
 
-// Next returns how long the client must wait before it opens the next instance. Once it returns 0,
-// the client must open it, because Next has doubled the wait for the one after that.
+// Next returns how long the client must wait before it opens the next instance. Once it
+// returns 0, the client must open that instance, because Next has already doubled the wait
+// for the following one.
 func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	if left := i.pause - now.Sub(i.endedAt); left > 0 {
 		return left
@@ -70,8 +71,9 @@ func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// Want reports whether to ask the peer for more IDs, given the number of spare ones. The caller
-// must do so at once, because Want won't return true again until the answer has been Given.
+// Want reports whether to ask the peer for more IDs. spares is the number of spare IDs. If Want
+// returns true, the caller must ask at once, because Want won't return true again until the
+// answer has been passed to Given.
 func (i *Instances) Want(spares int) bool {
 	if i.requested || spares >= minSpares {
 		return false
@@ -80,16 +82,17 @@ func (i *Instances) Want(spares int) bool {
 	return true
 }
 
-// MayOpen reports whether a client may open an instance now, as far as the server is concerned.
+// MayOpen reports whether the server allows a client to open an instance now.
 func (i *Instances) MayOpen(instance uint32, now time.Time) bool {
 	limit := freeInstances + uint64(max(0, now.Sub(i.firstAt)/instanceTime))
 	return instance == i.newest+1 && !i.live && uint64(instance) <= limit
 }
 
-// Has looks up an instance that the peer has named. current is true if it's the one in use.
+// Has looks up an instance that the peer has named. current is true if the instance is in use.
 //
-// ok is false if it hasn't begun, since no honest peer would name it yet. An instance that has
-// ended is fine, because the peer may not have known that when it sent the message.
+// ok is false if the instance hasn't begun, since no honest peer would name it yet. The
+// peer may name an instance that has ended, because it may not have known about the end
+// when it sent the message.
 func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// After Join, either side may send messages of the game's own, which arrive in order on channel 0:
+// After Join, either side may send the game's own messages. They arrive in order on channel 0:
 //
 //	Message   id u8; at most MaxMessage bytes
 //	Taken     n, varint: this many messages of the other side have run since the last Taken
 //
 // Channel 0 has no flow control, so we need another way to keep a sender from filling the memory
-// that the peer has set aside for it. That's what Taken is for: up to [Window] messages may be
-// sent that no Taken has covered yet. Sending more is a violation, and so is a Taken that covers
-// more than were sent.
+// that the peer has set aside for it. This is the purpose of Taken: at most [Window] messages may
+// be sent that aren't covered by a Taken yet. Sending more is a violation, and so is a Taken that
+// covers more messages than were sent.
 const (
-	// MaxMessage is how large a message may be, in bytes. It fills four entries of the reliable
-	// buffer.
+	// MaxMessage is the maximum size of a message, in bytes. A message of this size fills four
+	// entries of the reliable buffer.
 	MaxMessage = 4096
 
-	// Window is how many messages may be sent that no Taken has covered. With MaxMessage bytes
-	// each, they need 86 KiB of the 160 KiB that an end sets aside for channel 0 (bunch/WIRE.md,
-	// flow control). The rest is for the framework's own messages.
+	// Window is the maximum number of messages sent that aren't covered by a Taken. At MaxMessage
+	// bytes each, they need 86 KiB of the 160 KiB that an end sets aside for channel 0
+	// (bunch/WIRE.md, flow control). The rest is for the framework's own messages.
 	Window = 16
 )
 
@@ -33,7 +33,7 @@ type Message struct {
 	Payload []byte // part of the packet that it arrived in
 }
 
-// Taken says that Count more messages have run, so the other side may send as many again.
+// Taken says that Count more messages have run, so the other side may send that many more.
 type Taken struct{ Count int }
 
 // AppendMessage appends one of the game's messages.
@@ -61,8 +61,8 @@ func parseMessage(r *wire.Reader) Message {
 // parseTaken parses a Taken.
 func parseTaken(r *wire.Reader) Taken { return Taken{int(r.Positive(Window, "nothing was taken"))} }
 
-// Mail counts the messages in one direction that no Taken has covered. Both ends keep one for each
-// direction.
+// Mail counts the messages in one direction that aren't covered by a Taken yet. Both ends keep a
+// Mail for each direction.
 type Mail struct{ uncovered int }
 
 // Full reports whether the next message has to wait for a Taken.
@@ -77,10 +77,11 @@ func (m *Mail) Add() bool {
 	return true
 }
 
-// Open returns how many messages no Taken has covered yet.
+// Open returns the number of messages that aren't covered by a Taken yet.
 func (m *Mail) Open() int { return m.uncovered }
 
-// Taken makes room in the window again. It refuses to cover more messages than there are.
+// Taken makes room in the window again. It returns false if t covers more
+// messages than there are.
 func (m *Mail) Taken(t Taken) bool {
 	if t.Count > m.uncovered {
 		return false

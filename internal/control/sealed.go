@@ -8,16 +8,16 @@ import (
 )
 
 // If both ends have the feature, messages about sealed carriers follow on channel 0 after Join. A
-// connection's carriers are numbered, and n is the number of the instance that a message is about.
-// Welcome and Join open instance 1. Later ones are opened by the client, one at a time:
+// connection's carriers are numbered. In each message, n is the number of the carrier, also called
+// an instance. Welcome and Join open instance 1. The client opens later instances, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
 //	SealedShut n       either            the sender has no carrier n any more
 //
-// A message about an instance that has ended is ignored, since it may have been sent before the end
-// was known.
+// A message about an instance that has ended is ignored, since its sender may not have
+// known about the end.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -25,7 +25,7 @@ const (
 	IDSealedIDs  = 35
 )
 
-// maxSealedIDs is how many IDs a SealedIDs may have.
+// maxSealedIDs is the maximum number of IDs in a SealedIDs.
 const maxSealedIDs = 8
 
 // Sealed is a message about sealed carriers.
@@ -35,8 +35,8 @@ type Sealed struct {
 	IDs      []sealed.ID // spare connection IDs, 1 to maxSealedIDs; only in a SealedIDs
 }
 
-// AppendSealed appends the message with the given ID, which must be one of those above. Only a
-// SealedIDs has ids.
+// AppendSealed appends the message with the given ID, which must be one of the four IDs above.
+// Only a SealedIDs has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
 	if id == IDSealedIDs {

@@ -1,7 +1,7 @@
 // Package door decides which clients may enter: which of them get a place for their handshake,
 // which must prove their address or make room for others, and which have to pause because they
-// have guessed tokens. It has no clock and no goroutine, and nothing about it is random except its
-// keys. It is guarded by the world's lock.
+// have guessed tokens. It has no clock and no goroutine, and only its keys are random. It is
+// guarded by the world's lock.
 package door
 
 import (
@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// forgedTime is how long a handshake keeps its place at the least, if it fails before the client
+// forgedTime is the minimum time that a handshake keeps its place if it fails before the client
 // has proven its address.
 //
 // Anybody can forge a CONNECTION_CLOSE, since the keys of Initial packets are public (RFC 9001,
-// section 5.2). If that freed the place at once, the next Initial could have it, and each costs the
-// server a signature. This way there are at most rpc.Config.RetryAbove signatures per second.
+// section 5.2). If that freed the place at once, the next Initial could take it, and each Initial
+// costs the server a signature. With forgedTime, there are at most rpc.Config.RetryAbove
+// signatures per second.
 const forgedTime = time.Second
 
-// Limits are what a [Door] is configured with.
+// Limits holds the settings of a [Door].
 type Limits struct {
 	Handshakes  int // rpc.Config.MaxHandshakes
 	OfAddress   int // rpc.Config.MaxHandshakesPerAddress
@@ -28,24 +29,24 @@ type Limits struct {
 	Total       int // rpc.Config.MaxConns
 }
 
-// Counts counts what became of clients. The game sees them as rpc.HandshakeStats.
+// Counts counts what happened to clients. The game sees it as rpc.HandshakeStats.
 type Counts struct {
 	Begun, Retries, Refused, Evicted, Failed uint64
 	LoginsFailed, LoginsSlowed               uint64
 }
 
-// Full is why a client is refused: there is no place for it.
+// Full says why there is no place for a client, which is therefore refused.
 type Full struct {
 	Reason string // names the limit
 	Busy   bool   // the places are taken by other handshakes, so there may soon be room
 }
 
-// fullFor returns the Full for a client when nobody can be evicted to make room for r.
+// fullFor returns the Full for a client if nobody can be evicted to make room for r.
 func fullFor(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
 // A Door knows, for each address, which clients are in their handshake and which have joined. It
-// also counts the world's connections, from when they are admitted until the world has removed
-// them. C is the type of a connection.
+// also counts the world's connections, from their admission until the world has removed them. C is
+// the type of a connection.
 //
 // Nothing counts against an address until the client has proven that it receives there, either by
 // a Retry or by completing QUIC's handshake (RFC 9000, section 8.1). Otherwise anybody could lock
@@ -56,27 +57,27 @@ type Door[C any] struct {
 	Claims   *Claims[C]
 	Counts   Counts
 
-	visits    []*Visit[C] // the places taken; the one that we have been waiting for longest is first
+	visits    []*Visit[C] // the places taken; clients we have waited for longest come first
 	addresses map[netip.Prefix]presence
 	conns     int
 }
 
-// A presence is how many clients an address has. Addresses without any have no entry.
+// A presence holds the number of clients at an address. Addresses without clients have no entry.
 type presence struct {
-	handshakes int // those in their handshake who have proven the address
-	inside     int // those who have joined
+	handshakes int // clients in their handshake that have proven the address
+	inside     int // clients that have joined
 }
 
 // A Visit is a client's place among the handshakes. It begins with the client's first packet, and
-// ends when the client has joined or failed. If Authenticate is running, it lasts until that has
-// returned.
+// ends when the client has joined or failed. If Authenticate is running for the client, the visit
+// lasts until Authenticate has returned.
 type Visit[C any] struct {
 	from   netip.Prefix // invalid if limits per address don't apply
 	proven bool         // the client has shown that it receives at from
 	since  time.Time    // when the visit began
 
-	// The connection to close if the client has to make room. It's nil while the client waits for
-	// us rather than we for it, because then it needn't make room.
+	// The connection to close if the client has to make room. It's nil while the client is waiting
+	// for us, because then it needn't make room.
 	conn *C
 
 	asking bool // Authenticate is running
@@ -85,12 +86,12 @@ type Visit[C any] struct {
 	welcomed bool // the client may join
 }
 
-// Room is what a visit may have to make room for.
+// Room is the kind of place for which a visit may have to make room.
 type Room uint8
 
 const (
-	// AmongHandshakes is a place among the handshakes. Any client that we wait for may have to
-	// make room.
+	// AmongHandshakes is a place among the handshakes. Any client that we are waiting for
+	// may have to make room.
 	AmongHandshakes Room = iota
 	// AmongConnections is a place among the connections. A client that we have welcomed keeps its
 	// place, since it may have sent its Join already and think that it is connected.
@@ -103,8 +104,8 @@ func (v *Visit[C]) From() netip.Prefix { return v.from }
 // Left reports whether the client has joined or failed.
 func (v *Visit[C]) Left() bool { return v.left }
 
-// WaitFor is called when the server begins to wait for the client, who may then have to make
-// room by having c closed. It is called with nil when the client begins to wait for the server.
+// WaitFor is called when the server begins to wait for the client. If the client then has to make
+// room, c is closed. WaitFor is called with nil when the client begins to wait for the server.
 func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
 
 // mayYield reports whether the client may have to make room for r.
@@ -120,14 +121,15 @@ func New[C any](limits Limits, f *Failures, c *Claims[C]) *Door[C] {
 // Conns returns the number of connections.
 func (d *Door[C]) Conns() int { return d.conns }
 
-// Open returns how many places are taken.
+// Open returns the number of places that are taken.
 func (d *Door[C]) Open(now time.Time) int {
 	d.sweep(now)
 	return len(d.visits)
 }
 
-// MustProve reports whether a client gets a Retry if it hasn't proven its address, and how many
-// clients are in their handshake. It always gets one if suspect is set (see [Paths.MustProve]).
+// MustProve reports whether a client that hasn't proven its address gets a Retry. It also returns
+// the number of clients in their handshake. If suspect is set, the client always gets a Retry
+// (see [Paths.MustProve]).
 func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	must = suspect || open >= d.RetryAbove
@@ -137,8 +139,9 @@ func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	return must, open
 }
 
-// Arrive gives a client a place among the handshakes when its first packet arrives. Another client
-// may lose its place to it; if so, the caller must close out. If there's no place, full says why.
+// Arrive gives a client a place among the handshakes when its first packet arrives. If another
+// client loses its place, out is the connection that the caller must close. If there's no
+// place, full says why.
 func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	v, out, full = d.place(from, proven, now)
 	d.updateCounts(v != nil, out, full)
@@ -146,11 +149,11 @@ func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visi
 }
 
 // Admit admits a connection and begins to count it. v is the place that the client got when it
-// arrived, or nil if it comes over a carrier without places, in which case it gets one now. Admit
+// arrived. If v is nil, the client comes over a carrier without places, and gets one now. Admit
 // calls enter last, to create whatever else the connection needs.
 //
-// The caller must close out unless it's nil, even if the connection itself is refused. In that case
-// the visit has ended.
+// The caller must close out unless it's nil, even if the connection itself is refused. If the
+// connection is refused, the visit has ended.
 func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (
 	_ *Visit[C], out *C, full *Full,
 ) {
@@ -176,7 +179,7 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 	return v, out, full
 }
 
-// updateCounts updates Counts with what became of a client.
+// updateCounts updates Counts with the result for a client.
 func (d *Door[C]) updateCounts(begun bool, out *C, full *Full) {
 	if begun {
 		d.Counts.Begun++
@@ -199,7 +202,8 @@ func (d *Door[C]) place(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
 		full = fullFor(AmongHandshakes, reason)
 		if proven {
-			// It may take anybody's place. A client with a forged address may not.
+			// A client that has proven its address may take anybody's place. A client with a
+			// forged address may not.
 			out, full = d.evict(AmongHandshakes, netip.Prefix{}, reason)
 		}
 	}
@@ -214,8 +218,8 @@ func (d *Door[C]) place(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// prove is called when a client has completed QUIC's handshake and so has proven its address, for
-// which its place counts from now on.
+// prove is called when a client has completed QUIC's handshake, and so has proven its address. From
+// now on, its place counts for the address.
 func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
@@ -226,14 +230,14 @@ func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	}
 	v.proven = true
 	if slices.Contains(d.visits, v) {
-		// Otherwise it has failed in the meantime, and sweep has freed its place.
+		// If the client has failed in the meantime, sweep has freed its place.
 		d.addPresence(v.from, 1, 0)
 	}
 	return out, nil
 }
 
-// makeRoom makes sure that an address may have another handshake, if necessary by evicting one of
-// its clients.
+// makeRoom makes sure that an address may have another handshake. If necessary, it evicts one of
+// the address's clients.
 func (d *Door[C]) makeRoom(from netip.Prefix) (out *C, full *Full) {
 	if !from.IsValid() {
 		return nil, nil
@@ -253,9 +257,9 @@ func (d *Door[C]) makeRoom(from netip.Prefix) (out *C, full *Full) {
 	return nil, nil
 }
 
-// shareOfAddress returns how many handshakes a single address may have now. That's the configured
-// number, but never more than there are free places. An address that is alone thus gets half of
-// all places and two get a third each, so there's always room for yet another address.
+// shareOfAddress returns the number of handshakes that a single address may have now. That's the
+// configured number, but never more than the number of free places. So a single address gets half
+// of all places, and two addresses get a third each. There's always room for another address.
 func (d *Door[C]) shareOfAddress() int {
 	free := max(1, d.Handshakes-len(d.visits))
 	if d.OfAddress > 0 {
@@ -264,13 +268,13 @@ func (d *Door[C]) shareOfAddress() int {
 	return free
 }
 
-// evict makes a client at the given address give up its place, or one at any address if that is
-// invalid.
+// evict makes a client at the given address give up its place. If the address is invalid, the
+// client may be at any address.
 //
-// We pick someone from the address with the most handshakes, preferably a client that we haven't
-// welcomed, and among those the one that we have been waiting for longest. That's hardly ever an
-// honest client, because we don't have to wait for them: they send Hello and Login along with the
-// last packet of QUIC's handshake, and Join a round trip after the Welcome.
+// We pick a client from the address with the most handshakes, preferably one that we haven't
+// welcomed. Among several, we pick the client that we have been waiting for longest. That's hardly
+// ever an honest client, because we don't have to wait long for honest clients: they send Hello and
+// Login along with the last packet of QUIC's handshake, and Join a round trip after the Welcome.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	var first *Visit[C]
 	for _, v := range d.visits {
@@ -286,8 +290,8 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 	return out, nil
 }
 
-// goesBefore reports whether v should make room rather than w, although we have been waiting for w
-// longer.
+// goesBefore reports whether v should make room rather than w, although we have
+// waited longer for w.
 func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	n := d.addresses[v.from].handshakes
 	m := d.addresses[w.from].handshakes
@@ -297,9 +301,9 @@ func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	return w.welcomed && !v.welcomed
 }
 
-// Await is called when the server has answered the client, perhaps with a Welcome, and waits for it
-// again. Since it hasn't waited long yet, others now make room before this client does. c is the
-// connection to close when its turn comes.
+// Await is called when the server has answered the client, perhaps with a Welcome, and waits for
+// the client again. Since this wait has just begun, other clients make room before this one. c is
+// the connection to close if this client has to make room.
 func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	if v.left {
 		return
@@ -310,8 +314,9 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit. Its place becomes free as soon as Authenticate isn't running for it. If the
-// address is unproven, that takes at least forgedTime. A second call is a no-op.
+// Leave ends a visit. Its place becomes free once Authenticate isn't running for it. If the
+// address is unproven, the place also stays taken until forgedTime after the visit began. A
+// second call is a no-op.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left = true
 	v.conn = nil
@@ -320,12 +325,12 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// MayAsk reports whether the world may call Authenticate with a client's token. If so, the world
-// must do it and then call [Door.Answered]. The client keeps its place until then, even if it
-// leaves.
+// MayAsk reports whether the world may call Authenticate with a client's token. If it may, the
+// world must call Authenticate and then [Door.Answered]. The client keeps its place until
+// then, even if it leaves.
 //
-// Otherwise the world must refuse logins from that address for the pause. If pause is 0, it's
-// enough for this login to wait until Authenticate has answered another one.
+// Otherwise the world must refuse logins from that address for the duration of pause. If pause is
+// 0, this login only has to wait until Authenticate has answered another one.
 func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
 	may, pause = d.Failures.Ask(v.from, token, d.countAsking(v.from), now)
 	switch {
@@ -337,7 +342,7 @@ func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pa
 	return may, pause
 }
 
-// countAsking returns for how many logins of an address Authenticate is running.
+// countAsking returns the number of an address's logins for which Authenticate is running.
 func (d *Door[C]) countAsking(from netip.Prefix) (n int) {
 	for _, v := range d.visits {
 		if v.asking && v.from == from {
@@ -355,8 +360,8 @@ func (d *Door[C]) Answered(v *Visit[C]) {
 	}
 }
 
-// Refused is called when Authenticate has refused a client's token. It returns how many failures
-// the client's address has now.
+// Refused is called when Authenticate has refused a client's token. It returns the number of
+// failures that the client's address has now.
 func (d *Door[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
 	d.Counts.LoginsFailed++
 	return d.Failures.Failed(v.from, token, now)
@@ -392,14 +397,15 @@ func (d *Door[C]) TurnAway(v *Visit[C]) {
 }
 
 // sweep frees the places of clients that have failed without proving their address, unless they
-// came less than forgedTime ago.
+// arrived less than forgedTime ago.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		return v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 	})
 }
 
-// freePlace frees the place of a client that has proven its address, unless it has none any more.
+// freePlace frees the place of a client that has proven its address, unless the
+// client no longer has one.
 func (d *Door[C]) freePlace(v *Visit[C]) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)
@@ -407,7 +413,7 @@ func (d *Door[C]) freePlace(v *Visit[C]) {
 	}
 }
 
-// addPresence adds to the numbers of clients that an address has.
+// addPresence adds to the number of clients at an address.
 func (d *Door[C]) addPresence(from netip.Prefix, handshakes, inside int) {
 	has := d.addresses[from]
 	has.handshakes += handshakes

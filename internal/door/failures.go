@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// failureMemory is how long we remember an address after its last failed login.
+	// failureMemory is the time for which we remember an address after its last failed login.
 	failureMemory = 10 * time.Minute
 
-	// firstPause is how long an address must pause once it has used up its free failures. Each
-	// further failure doubles the pause.
+	// firstPause is the pause of an address that has used up its free failures. Each further
+	// failure doubles the pause.
 	firstPause = 250 * time.Millisecond
 
-	// maxPause is how long a pause may get, which leaves an address 360 guesses an hour. When
+	// maxPause is the longest pause, which leaves an address 360 guesses per hour. After
 	// somebody has been guessing tokens, a player who shares the address and has a new token
-	// won't have to wait for longer than this afterwards.
+	// waits for at most this long.
 	maxPause = 10 * time.Second
 
 	maxFailures   = 4096 // addresses that we remember, at 64 bytes each
@@ -27,33 +27,32 @@ const (
 // Failures is a rate limiter for failed logins, which makes guessing tokens slow. It follows these
 // rules:
 //
-//   - An address has some free failures (rpc.Config.MaxLoginFailures). When those are used up,
-//     Authenticate is called for only one login of the address at a time, and each failure is
-//     followed by a pause, twice as long as the one before, up to maxPause. Logins during a
-//     pause are refused without calling Authenticate, and don't make it any longer.
-//   - Authenticate never runs for more logins of an address at once than it has free failures
-//     left; the others wait. There is thus nothing to gain from guessing many tokens at once,
-//     and when a party of clients shares an address, they join a few at a time.
-//   - A wrong token counts even if the client didn't wait for the answer. A correct one is
-//     remembered only if the client did.
+//   - An address has some free failures (rpc.Config.MaxLoginFailures). When they are used up,
+//     Authenticate is called for only one login of the address at a time. Each failure is then
+//     followed by a pause, which is twice as long as the one before, up to maxPause. Logins
+//     during a pause are refused without calling Authenticate, and don't extend the pause.
+//   - Authenticate never runs for more logins of an address at once than the address has free
+//     failures left. Other logins wait. So there is nothing to gain from guessing many tokens at
+//     once, and when many clients share an address, they join a few at a time.
+//   - A wrong token counts even if the client didn't wait for the answer. A correct token is
+//     remembered only if the client waited.
 //   - A login that succeeds doesn't take any failures back. Otherwise somebody with a valid
 //     token could log in to get free guesses.
-//   - Authenticate is always called for a token that was correct before. A player who has been
-//     here can't be locked out by a neighbour with the same address, and it's no help to
-//     somebody who is guessing, since he doesn't know the token.
+//   - Authenticate is always called for a token that was correct before. So a returning player
+//     can't be locked out by a neighbor with the same address. This rule is no help to somebody
+//     who is guessing and doesn't know the token.
 //   - We only remember addresses with failures, so guesses from many addresses cost honest
-//     players nothing. The table is bounded as in the Space-Saving algorithm (Metwally,
-//     Agrawal, El Abbadi 2005): a new address replaces the one with the fewest failures, and
-//     inherits its count. This way no address can shed failures by being replaced and coming
-//     back.
+//     players nothing. The table is bounded as in the Space-Saving algorithm (Metwally, Agrawal,
+//     El Abbadi 2005): a new address replaces the one with the fewest failures, and inherits its
+//     count. So no address can get rid of failures by being replaced and coming back.
 type Failures struct {
-	free    int // how many failures cause no pause; negative if none ever does
+	free    int // number of failures without a pause; negative if there's never a pause
 	entries []failure
 	index   map[netip.Prefix]int // index of each address in entries
 	good    goodTokens
 }
 
-// A failure is the entry of an address with failed logins.
+// A failure is the entry for an address with failed logins.
 type failure struct {
 	from     netip.Prefix
 	count    int
@@ -61,15 +60,16 @@ type failure struct {
 	pauseEnd time.Time // end of the pause
 }
 
-// NewFailures returns Failures without entries. free is how many failed logins an address may have
-// before they cause a pause. They never do if it's negative.
+// NewFailures returns Failures without entries. free is the number of failed logins that an
+// address may have before they cause a pause. If it's negative, they never do.
 func NewFailures(free int) *Failures {
 	return &Failures{free: free, index: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be called for a token from an address, while it is running
-// for a number of other logins from there, given as asking. If it may not, logins of the address
-// are refused for the pause. If pause is 0, this login only has to wait for one of the others.
+// Ask reports whether Authenticate may be called for a token from an address. asking is the number
+// of other logins from that address for which Authenticate is running. If may is false, logins of
+// the address are refused for the duration of pause. If pause is 0, this login only has to wait
+// for one of the other logins.
 func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
@@ -93,7 +93,7 @@ func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 	return &f.entries[i]
 }
 
-// pause returns how long an address with that many failures must wait before its next login.
+// pause returns the time that an address with count failures must wait before its next login.
 func (f *Failures) pause(count int) time.Duration {
 	doublings := min(max(0, count-f.free), 6) // 250 ms << 6 is above maxPause
 	return min(firstPause<<doublings, maxPause)
@@ -102,7 +102,7 @@ func (f *Failures) pause(count int) time.Duration {
 // Passed records a correct token.
 func (f *Failures) Passed(token []byte) { f.good.add(token) }
 
-// Failed records a wrong token, and returns how many failures the address has now.
+// Failed records a wrong token, and returns the number of failures that the address has now.
 func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count int) {
 	f.good.remove(token)
 	if f.free < 0 || !from.IsValid() {
@@ -140,8 +140,8 @@ func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	return &f.entries[i]
 }
 
-// replaceable returns the index of the entry to replace. It is one that no longer counts, or else
-// the one with the fewest failures.
+// replaceable returns the index of the entry to replace: an entry that no longer counts, or
+// otherwise the one with the fewest failures.
 func (f *Failures) replaceable(now time.Time) int {
 	best := 0
 	for i, e := range f.entries {
@@ -155,8 +155,8 @@ func (f *Failures) replaceable(now time.Time) int {
 	return best
 }
 
-// goodTokens is a bounded set of correct tokens, from which the oldest drop out first. It only has
-// their digests, under a key that is never the same in another process.
+// goodTokens is a bounded set of correct tokens. The oldest tokens drop out first. It stores only
+// digests of the tokens, made with a key that is different in each process.
 type goodTokens struct {
 	key    [16]byte         // random
 	ring   [][16]byte       // digests; a new one replaces the oldest if there are maxGoodTokens

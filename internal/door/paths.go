@@ -7,82 +7,83 @@ import (
 )
 
 const (
-	// amplification is how many bytes we may send to an unproven address for each byte that we
-	// have received from it (RFC 9000, section 8).
+	// amplification is the number of bytes that we may send to an unproven address for each byte
+	// that we have received from it (RFC 9000, section 8).
 	amplification = 3
 
-	// pathAllowance is how many bytes we may send to an unproven address on top of that. We need
-	// it because each PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1), while a client
-	// that doesn't know its address has changed sends only small packets. It's enough for ten
-	// such datagrams.
+	// pathAllowance is the number of bytes that we may send to an unproven address in addition. We
+	// need them because each PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1), while a
+	// client sends only small packets if it doesn't know that its address has changed. They are
+	// enough for ten full datagrams.
 	pathAllowance = 10 * 1200
 
-	// copyReserve is what copies of packets must leave of an address's allowance, for the
-	// PATH_CHALLENGEs that prove it.
+	// copyReserve is the part of an address's allowance that copies of packets must not use. It is
+	// for the PATH_CHALLENGEs that prove the address.
 	copyReserve = pathAllowance / 2
 
-	// maxCopied limits how many bytes of copies we send on behalf of a client until it has proven
-	// another address. Each byte that comes from where the copies go allows for three more.
+	// maxCopied is the maximum number of bytes of copies that we send on behalf of a client until
+	// it has proven another address. Each byte that arrives from the address to which the copies
+	// go allows three more.
 	//
-	// It is enough for a client that moves four times in a row. If a client forges many
+	// This is enough for a client that moves four times in a row. If a client forges many
 	// addresses, it is the limit for all of them together.
 	maxCopied = 4 * (pathAllowance - copyReserve)
 
-	// handshakeAllowance is how many bytes we may send to an address while a handshake from it
-	// completes and we can't know yet that it's proven. They are for the confirmation of the
-	// handshake, for connection IDs and for probes of the path's MTU.
+	// handshakeAllowance is the number of bytes that we may send to an address while a handshake
+	// from it completes and we can't know yet that it's proven. The allowance is for the
+	// confirmation of the handshake, for connection IDs and for probes of the path's MTU.
 	handshakeAllowance = 16 * 1200
 
-	// maxUnproven is how many handshakes from an address may begin without a proof. Any more get
-	// a Retry first (RFC 9000, section 8.1.2). A household normally stays below this and doesn't
-	// lose a round trip to the Retry, whereas somebody who forges an address has
-	// handshakeAllowance sent to it only four times.
+	// maxUnproven is the number of handshakes from an address that may begin without a proof. Any
+	// more get a Retry first (RFC 9000, section 8.1.2). A household normally stays below this limit
+	// and doesn't lose a round trip to the Retry. But somebody who forges an address can make us
+	// send handshakeAllowance to it only four times.
 	maxUnproven = 4
 
-	// pathTime is how long we remember an address that sends nothing, at the least.
+	// pathTime is the minimum time for which we remember an address that sends nothing.
 	pathTime = 10 * time.Second
 
-	// maxPaths is how many addresses newer and older may each hold. By filling them, an attacker
-	// can have an address forgotten and its allowance renewed, but that costs more bytes than
-	// there are in the allowance.
+	// maxPaths is the maximum number of addresses in newer, and in older. By filling both, an
+	// attacker can make us forget an address and renew its allowance. But that takes more bytes
+	// than the allowance has.
 	maxPaths = 4096
 )
 
 // A ConnID is a connection ID that a server has issued, of quicconn.ConnectionIDBytes bytes.
 type ConnID [17]byte
 
-// Paths is a server's anti-amplification limit (RFC 9000, section 8), which quic-go alone doesn't
-// keep. Packets may be forged until their source address is proven, and quic-go answers any
-// PATH_CHALLENGE with a full packet, however small the one was that it came in. We only hold back
-// what we send. Whatever we receive goes through, since that is how a client that has moved proves
-// its new address.
+// Paths enforces a server's anti-amplification limit (RFC 9000, section 8), which quic-go alone
+// doesn't enforce. Packets may be forged until their source address is proven, and quic-go answers
+// any PATH_CHALLENGE with a full packet, even if the challenge came in a small one. We hold back
+// only what we send. Everything that we receive goes through, since a client that has moved needs
+// this to prove its new address.
 //
-// Paths also notices where clients may have moved, namely when a connection ID that belongs to one
-// address arrives from another. The ID stays the same because a client isn't told when a NAT gives
-// it another port (RFC 9000, section 9.5).
+// Paths also notices where clients may have moved: if a connection ID that belongs to one address
+// arrives from another, its client may be there now. The ID stays the same because a client isn't
+// told when a NAT gives it another port (RFC 9000, section 9.5).
 type Paths struct {
 	// Proven addresses, which are those of connections.
 	homes map[netip.AddrPort]*home
-	byID  map[ConnID]*home          // by newest ID; if several have the same, the one it last came from
+	byID  map[ConnID]*home          // by newest ID; if several share it, the one it last came from
 	conns map[uint64]netip.AddrPort // address of each connection, by number
-	moved int                       // how many homes have a valid away
+	moved int                       // number of homes with a valid away
 
-	// How many more bytes may be sent to an address while a handshake from it completes.
+	// The number of bytes that may still be sent to an address while a handshake from it completes.
 	handshakes map[netip.AddrPort]int
 
-	// Unproven addresses, by prefixOf. rotate turns newer into older and drops what was there.
+	// Unproven addresses, by prefixOf. rotate moves newer to older and drops the previous older.
 	newer, older map[netip.Prefix]unproven
-	rotatedAt    time.Time // when newer was empty last
+	rotatedAt    time.Time // when newer was last empty
 }
 
 // A home is a proven address, with what we know about the client there.
 type home struct {
 	id    ConnID         // newest ID in packets from the address, if hasID
 	hasID bool           // a packet has arrived from the address since it was proven
-	away  netip.AddrPort // where packets with that ID have come from since; invalid if still from here
+	away  netip.AddrPort // where packets with id have come from since; invalid if still from here
 
-	// How many bytes of copies we have sent, less three times what we have received from away,
-	// but not below 0. It stays within maxCopied.
+	// The bytes of copies that we have sent, minus three times the bytes received from away, but at
+	// least 0. copied never exceeds maxCopied.
 	copied int
 }
 
@@ -94,8 +95,8 @@ type arrival struct {
 
 // unproven is what we know about an unproven address.
 type unproven struct {
-	left  int // how many more bytes may be sent there
-	begun int // how many handshakes have begun without a proof
+	left  int // number of bytes that may still be sent there
+	begun int // number of handshakes that have begun without a proof
 }
 
 // NewPaths returns the Paths of a server without connections.
@@ -107,7 +108,7 @@ func NewPaths() *Paths {
 	}
 }
 
-// Prove adds the address of a connection. From now on we may send there as much as we like.
+// Prove adds the address of a connection. From now on, we may send there without limit.
 func (p *Paths) Prove(at netip.AddrPort) {
 	if !p.Knows(at) {
 		p.restoreAllowance(prefixOf(at.Addr()))
@@ -116,12 +117,12 @@ func (p *Paths) Prove(at netip.AddrPort) {
 }
 
 // Renew is given the current addresses of all connections, by their numbers. Other addresses are
-// removed. What we know about a client goes with its connection when its address changes, because
-// the client may have moved on by the time the new address is proven.
+// removed. If a connection's address has changed, what we know about its client moves along,
+// because the client may have moved on again by the time the new address is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	homes := make(map[netip.AddrPort]*home, len(p.homes))
 	conns := make(map[uint64]netip.AddrPort, len(p.conns))
-	var came []arrival // only identified at the end, because a client may be where another one was
+	var came []arrival // identified at the end, because a client may be where another was before
 	for conn, at := range remotes {
 		p.Prove(at)
 		homes[at] = p.homes[at]
@@ -161,8 +162,8 @@ func (p *Paths) forget(h *home) {
 	p.setAway(h, netip.AddrPort{})
 }
 
-// setAway records where the client of a proven address may have moved. The address is invalid if it
-// is where it was.
+// setAway records where the client of a proven address may have moved. to is invalid if the client
+// is still where it was.
 func (p *Paths) setAway(h *home, to netip.AddrPort) {
 	if h.away.IsValid() {
 		p.moved--
@@ -174,8 +175,8 @@ func (p *Paths) setAway(h *home, to netip.AddrPort) {
 }
 
 // restoreAllowance restores an address's allowance when a client has just proven that it receives
-// there. Otherwise a client that moves back and forth would have used it up after ten moves. Merely
-// staying there doesn't restore it.
+// there. Otherwise a client that moves back and forth would use up the allowance in ten moves.
+// Merely staying there doesn't restore it.
 func (p *Paths) restoreAllowance(address netip.Prefix) {
 	for _, m := range [...]map[netip.Prefix]unproven{p.newer, p.older} {
 		if u, ok := m[address]; ok {
@@ -185,16 +186,15 @@ func (p *Paths) restoreAllowance(address netip.Prefix) {
 	}
 }
 
-// MustProve reports whether a client must prove its address before its handshake may begin. If that
-// were never so, somebody who forges an address could have data sent to it with every handshake.
+// MustProve reports whether a client must prove its address before its handshake may begin.
+// Otherwise somebody who forges an address could have data sent to it with every handshake.
 func (p *Paths) MustProve(from netip.AddrPort) bool {
 	return p.lookUp(prefixOf(from.Addr())).begun >= maxUnproven
 }
 
-// Begin allows for the first packets to a client, those that we send before we notice that its
-// handshake is complete. If there were no such allowance, clients of a crowd that share an address
-// would have to wait for each other. proven tells whether the client has shown a token that it
-// received at that address.
+// Begin allows the first packets to a client, which we send before we notice that its handshake is
+// complete. Without this allowance, many clients that share an address would have to wait for each
+// other. proven tells whether the client has shown a token that it received at that address.
 func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	if address := prefixOf(from.Addr()); address.IsValid() && !proven {
 		p.rotate(now)
@@ -205,18 +205,19 @@ func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	p.handshakes[from] = handshakeAllowance
 }
 
-// End withdraws what Begin has allowed. It is called when a connection is proven, or has ended.
+// End withdraws the allowance of Begin. It is called when a connection's address is proven, or when
+// the connection has ended.
 func (p *Paths) End(from netip.AddrPort) { delete(p.handshakes, from) }
 
-// Proven returns how many addresses are proven.
+// Proven returns the number of proven addresses.
 func (p *Paths) Proven() int { return len(p.homes) }
 
 // Knows reports whether an address is proven.
 func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
 // Stays is called with a packet of a connection. It reports whether the packet comes from where the
-// client is known to be: from a proven address where we have seen the same ID before. Otherwise the
-// caller must call Came.
+// client is known to be, which is a proven address where we have seen the same ID before. If it
+// returns false, the caller must call Came.
 func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	h := p.homes[from]
 	if h == nil || !h.hasID || h.id != id {
@@ -226,13 +227,14 @@ func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	return true
 }
 
-// Came is called with a packet of a connection. We may send three times as much back to its source.
+// Came is called with a packet of a connection. We may send three times its
+// size back to its source.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if p.Stays(from, id) {
 		return
 	}
 	if h := p.homes[from]; h != nil {
-		// The client has changed its ID, or another one has taken its place.
+		// The client has changed its ID, or another client has taken its place.
 		p.identify(h, id)
 		return
 	}
@@ -254,13 +256,13 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 // Moving reports whether any client may have moved. If not, there's no need to call Copy.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns where else to send a packet of size bytes that is for to. That's where the client
-// may have moved, provided that maxCopied allows it and that enough of the allowance remains to
-// prove the new address.
+// Copy returns a second address for a packet of size bytes that is sent to to. It's the address
+// where the client may have moved, provided that maxCopied allows it and that enough of the
+// allowance remains to prove the new address.
 //
-// To prove it, QUIC needs a connection ID from the client, and when it runs out of them, it asks
-// for more at the old address. A client that has moved a few times within a second would never
-// receive that request if we didn't copy it, and would be cut off until IdleTimeout.
+// To prove an address, QUIC needs a connection ID from the client. When it runs out of IDs, it asks
+// for more at the old address. If we didn't copy that request, a client that has moved a few times
+// within a second would never receive it, and would be cut off until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	h := p.homes[to]
 	if h == nil || !h.away.IsValid() || h.copied+size > maxCopied {
@@ -295,7 +297,7 @@ func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 	return true
 }
 
-// lookUp returns what we know about an unproven address. We know nothing about a new one.
+// lookUp returns what we know about an unproven address. A new address has its full allowance.
 func (p *Paths) lookUp(address netip.Prefix) unproven {
 	if u, ok := p.newer[address]; ok {
 		return u
@@ -306,8 +308,8 @@ func (p *Paths) lookUp(address netip.Prefix) unproven {
 	return unproven{left: pathAllowance}
 }
 
-// rotate forgets addresses that haven't been used for pathTime, or for less if there are maxPaths
-// newer ones.
+// rotate forgets addresses that haven't been used for pathTime. It forgets them earlier if there
+// are maxPaths newer addresses.
 func (p *Paths) rotate(now time.Time) {
 	if now.Sub(p.rotatedAt) < pathTime && len(p.newer) < maxPaths {
 		return

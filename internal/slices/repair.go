@@ -15,12 +15,12 @@ import (
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
 //	byte     count of its slices, less one
-//	byte     total, how many repair slices there are
-//	byte     index of this one, below total
+//	byte     total, the number of repair slices
+//	byte     index of this slice, below total
 //	uint16   bytes of the last slice, big endian
 //	bytes    the shard, Size of it
 //
-// The code is that of internal/parity. The last slice is padded with zeros.
+// Package parity makes the shards. The last slice is padded with zeros.
 type repair struct {
 	id    uint16 // of the chunk
 	count int    // number of slices of the chunk
