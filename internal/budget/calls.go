@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A Bucket is a token bucket. It fills at a given rate and holds up to one
-// second's worth of tokens, but never less than one. The zero Bucket is full.
+// A Bucket is a token bucket. It fills at a given rate and holds up to one second's worth of
+// tokens, but never less than one. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
-	last   time.Time // when the latest call arrived and tokens was updated; zero before the first call
+	last   time.Time // when the latest call arrived and tokens was updated; zero before that
 }
 
-// Allow takes a token for a call and reports whether one was available. It uses the
-// arrival time, came, so calls that queued up behind a busy server are not treated as
-// a burst. A call that arrived before the previous one is treated as arriving with it.
+// Allow takes a token for a call and reports whether one was available. It uses the arrival
+// time, came, so calls that queued up behind a busy server are not treated as a burst. A call
+// that arrived before the previous one is treated as arriving with it.
 //
-// If now is also earlier, the game's clock was set back: the bucket is not
-// refilled and restarts from the new time.
+// If now is also earlier, the game's clock was set back. In that case, the bucket isn't
+// refilled, and restarts from the new time.
 func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	if came.Before(b.last) && !now.Before(b.last) {
 		came = b.last

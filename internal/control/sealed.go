@@ -11,7 +11,7 @@ import (
 // connection's carriers are numbered. In each message, n is the number of the carrier, also called
 // an instance. Welcome and Join open instance 1. The client opens later instances, one at a time:
 //
-//	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
+//	SealedOpen n       client → server   open carrier n; a server may refuse with SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
 //	SealedShut n       either            the sender has no carrier n any more

@@ -20,8 +20,8 @@ const (
 	// waits for at most this long.
 	maxPause = 10 * time.Second
 
-	maxFailures   = 4096 // addresses that we remember, at 64 bytes each
-	maxGoodTokens = 4096 // digests of correct tokens that we remember, at 16 bytes and a map entry each
+	maxFailures   = 4096 // addresses, at 64 bytes each
+	maxGoodTokens = 4096 // digests of correct tokens, at 16 bytes and a map entry each
 )
 
 // Failures is a rate limiter for failed logins, which makes guessing tokens slow. It follows these

@@ -55,7 +55,7 @@ type Link struct {
 	uncorked bool         // a Close has uncorked play
 	limiter  limiter      // what Config.Rate currently holds back
 	queued   carrierQueue // the datagrams that may be in the carrier's queue
-	mtu      mtu          // how large the next datagram may be
+	mtu      mtu          // the maximum size of the next datagram
 	pacer    pacer        // when the next datagram may be sent
 	heard    time.Time    // when a machine last received a datagram, or when the link started
 

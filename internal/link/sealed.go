@@ -54,7 +54,7 @@ func (l *Link) Ping() {
 	l.mu.Unlock()
 	l.emptyRing()
 	ping := [pingBytes]byte{Ping}
-	_ = l.carrier.SendDatagram(ping[:]) // if this fails, the connection has ended, as the reader will notice
+	_ = l.carrier.SendDatagram(ping[:]) // if it fails, the reader will notice the end
 }
 
 // move tells the machines that their datagrams take another path from now on. The only thing that

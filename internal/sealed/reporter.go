@@ -77,8 +77,8 @@ type reporter struct {
 	ownPacket    bool          // the last packet had no room for a report, which now gets its own
 	lastBuilt    time.Duration // when the last report was built
 	minGap       time.Duration // minimum time between two reports; set by pace
-	maxDelay     time.Duration // how long a pending packet may wait; set by pace
-	playDelay    time.Duration // how long a packet in playPending may wait
+	maxDelay     time.Duration // maximum wait of a pending packet; set by pace
+	playDelay    time.Duration // maximum wait of a packet in playPending
 
 	returnPath returnPathMonitor
 
@@ -86,7 +86,7 @@ type reporter struct {
 	knownBelow uint64               // the peer knows whether each number below this was received
 	reports    uint64               // reports built, not counting those of a backlog
 	ends       [reportMemory]uint64 // one above the largest number of each of the last reports
-	hasLate    bool                 // since the last report, a packet has arrived after a larger number
+	hasLate    bool                 // since the last report, a packet has arrived out of order
 	sinceAsked int                  // reports since the last one whose packet asked for an ack
 
 	// The backlog holds the numbers for which a report had no room, from

@@ -82,7 +82,7 @@ type runner struct {
 	to, from      net.Addr       // result of Config.Addrs
 	remote, local netip.AddrPort // the same, so that we can compare them
 	hasAddrs      bool           // writer.Aim was called with them
-	maxPacket     int            // result of Config.MaxPacket, at most MaxPacket; written under the lock
+	maxPacket     int            // from Config.MaxPacket, at most MaxPacket; written under the lock
 	followedAt    time.Time      // when we asked; zero if we haven't
 
 	// Left for settle.

@@ -131,7 +131,7 @@ type Session struct {
 	records  records       // of packets whose fates may still change
 	skips    numberSkipper // packet numbers that are never sent
 	supply   supply
-	lastSize int           // bytes on the wire of the last packet with a payload; 0 if none was sent
+	lastSize int           // bytes on the wire of the last packet with a payload; 0 if none
 	train    train         // measures the path when the carrier opens
 	mtu      pathMTU       // limits the size of packets
 	loss     lossDetector  // finds lost packets
@@ -302,7 +302,7 @@ func (s *Session) trim(t time.Duration) {
 	s.memory.packetsThen = s.packetCount()
 }
 
-// packetCount returns how many packets we have sent and received.
+// packetCount returns the number of packets that we have sent and received.
 func (s *Session) packetCount() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns when Advance or AppendPacket must be called next. ok is false if no timer

@@ -58,7 +58,7 @@ type Socket struct {
 
 	// Counts of packets that QUIC didn't get.
 	routed  atomic.Uint64 // to a carrier
-	unknown atomic.Uint64 // with an unknown id; dropped unless a carrier registers it within earlyTime
+	unknown atomic.Uint64 // with an unknown id; dropped unless it is registered within earlyTime
 	badSize atomic.Uint64 // too short or too long for a sealed packet, so dropped
 }
 

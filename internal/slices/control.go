@@ -32,7 +32,7 @@ type control struct {
 
 	firstNumber uint64        // of this path; older sendings took another path and don't count
 	reached     uint64        // number of the newest sending that has arrived, plus one
-	lastSent    time.Duration // when a slice was last sent, on the outbox's clock like all times here
+	lastSent    time.Duration // when a slice was last sent; all times are on the outbox's clock
 	heard       time.Duration // when an ack last acknowledged something new
 
 	// Probing.

@@ -22,7 +22,7 @@ type sending struct {
 	size  uint16        // of the datagram, in bytes
 	id    uint16        // of the slice's chunk
 	index uint8         // of the slice in its chunk
-	again bool          // the slice was sent before, so an ack doesn't tell which sending has arrived
+	again bool          // the slice was sent before, so an ack doesn't tell which sending arrived
 	fate  fate
 }
 

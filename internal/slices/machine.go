@@ -51,12 +51,12 @@ type Machine struct {
 	unkept  unkept        // resends slices that have arrived but were never acked by the peer
 
 	// For the link.
-	held          bool             // slices must wait for the connection's rate or the carrier's pacer; set by Hold
+	held          bool             // slices must wait for the rate or the pacer; set by Hold
 	content       recovery.Content // what is in the newest datagram from AppendPacket
 	changed       bool             // returned and cleared by Changed
 	newestArrived time.Time        // returned by Arrived
 
-	active time.Time // when a slice was last sent or received; zero once trim has freed the spare memory
+	active time.Time // when a slice was last sent or received; zero once trim has freed memory
 
 	// For the owner, a streamer.
 	ended    bool          // the owner has no more messages for now; set by End
@@ -264,7 +264,7 @@ func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.in.ackAllAgain()
 }
 
-// SetWindow limits how many bytes of slices may be in flight, unless the path reports fates.
+// SetWindow limits the bytes of slices in flight, unless the path reports fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
 // Unmeasured reports whether we don't know the round trip, because the path doesn't report fates
@@ -346,15 +346,15 @@ func (m *Machine) Waiting() (unreliable, bulk bool) {
 // Hold stops slices until it is called with bulk unset. It doesn't stop acks.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
-// InFlight returns how many bytes of slices are in flight.
+// InFlight returns the number of bytes of slices in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
 // Arrived returns the time when the newest slice that is known to have arrived was sent. It doesn't
 // count slices sent on paths that report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns how many slices the machine itself has declared lost (RFC 9002, section 6.1), not
-// counting losses reported by a carrier.
+// Lost returns the number of slices that the machine itself has declared lost (RFC 9002, section
+// 6.1), not counting losses reported by a carrier.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
 // Wake reports whether a message from the peer has become complete, or the owner's Watch has ended,
@@ -407,7 +407,7 @@ func (m *Machine) Send(message []byte, b Block) error {
 	return m.out.send(message, b)
 }
 
-// Queued returns how many bytes of messages have never been sent.
+// Queued returns the number of bytes of messages that have never been sent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
 // Watch makes Wake return true as soon as Open(queue) does.
