@@ -19,9 +19,9 @@ type Pool struct {
 	floorUse map[Party]int64
 }
 
-// maxPartyShare is the share of floorBytes that all accounts of one party may use together. It's
-// enough for many machines that share a login. Without a limit, a hundred idle connections from
-// one client used up floorBytes, and nobody else could start a transfer.
+// maxPartyShare is the share of floorBytes that all accounts of one party may use together.
+// It's enough for many machines that share a login. Without a limit, a hundred idle connections
+// from one client used up floorBytes, and nobody else could start a transfer.
 const maxPartyShare = 7. / 8
 
 // NewPool returns a pool of the given size in bytes.
@@ -29,8 +29,8 @@ func NewPool(bytes int64) *Pool {
 	return &Pool{free: bytes, floorBytes: bytes / 2, floorUse: make(map[Party]int64)}
 }
 
-// take charges n bytes to a party. Of these, floor bytes are within its account's floor. If they
-// don't fit, take charges nothing and returns false.
+// take charges n bytes to a party. Of these, floor bytes are within its account's floor. If
+// they don't fit, take charges nothing and returns false.
 func (p *Pool) take(party Party, n, floor int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,15 +89,15 @@ type Terms struct {
 	GoOn  int64 // size of the reserve for the awaited chunk, see [Account]
 }
 
-// An Account keeps track of the memory that one connection makes us hold, and charges it
-// to the world's [Pool]. It charges for the memory that the connection really uses or for
-// the credit that we have promised its peer, whichever is more, because the peer may use
-// that credit at any time.
+// An Account keeps track of the memory that one connection makes us hold, and charges it to
+// the world's [Pool]. It charges for the memory that the connection really uses or for the
+// credit that we have promised its peer, whichever is more, because the peer may use that
+// credit at any time.
 //
 // Chunks are delivered in order. A chunk that gets no memory blocks all chunks behind it, while
-// the credit promised for them fills up the pool. To keep transfers moving even when the pool is
-// full, the charge includes a reserve of Terms.GoOn bytes. Only the awaited chunk (the next one
-// to be delivered) may use the reserve. Once it is delivered, its memory goes back into the
+// the credit promised for them fills up the pool. To keep transfers moving even when the pool
+// is full, the charge includes a reserve of Terms.GoOn bytes. Only the awaited chunk (the next
+// one to be delivered) may use the reserve. Once it is delivered, its memory goes back into the
 // reserve for the next chunk.
 //
 // An Account is safe for concurrent use. Its lock may be acquired while holding any other lock
@@ -116,8 +116,8 @@ type Account struct {
 // NewAccount returns an account for a connection that doesn't hold anything yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{pool: world, terms: terms} }
 
-// Bill sets the party to which the account belongs. If it is Party{} (unknown), its share of the
-// memory set aside for floors isn't limited.
+// Bill sets the party to which the account belongs. If it is Party{} (unknown), its share of
+// the memory set aside for floors isn't limited.
 func (a *Account) Bill(party Party) { a.recharge(func() { a.party = party }) }
 
 // SetTerms changes the terms. They also apply to memory that is already held.
@@ -178,9 +178,9 @@ func (a *Account) Charge() (Sums, int64) {
 // Hold adds n bytes of content and reports whether there was room for them. If there wasn't,
 // nothing changes.
 //
-// Content within the promises always fits, because the promises have been charged already. Up to
-// Terms.Early additional bytes may be held if the pool can spare them. If all else fails, the
-// awaited chunk may use the reserve.
+// Content within the promises always fits, because the promises have been charged already. Up
+// to Terms.Early additional bytes may be held if the pool can spare them. If all else fails,
+// the awaited chunk may use the reserve.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,8 +227,8 @@ func (a *Account) Promise(n int64) bool {
 	return !a.closed && a.tryAdd(Sums{Promised: n})
 }
 
-// MustHold adds n bytes of content, regardless of the limits. Use it only for small amounts that
-// are limited elsewhere.
+// MustHold adds n bytes of content, regardless of the limits. Use it only for small amounts
+// that are limited elsewhere.
 func (a *Account) MustHold(n int64) { a.add(Sums{Held: n}) }
 
 // Drop removes n bytes of content that we no longer hold.

@@ -25,8 +25,8 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the lower of the connection's and the world's rate, in bytes per second, or 0
-// if there is no limit.
+// Most returns the lower of the connection's and the world's rate, in bytes per second, or 0 if
+// there is no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {
@@ -82,8 +82,8 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	a.turn = time.Time{}
 	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
-		// This datagram was allowed by bulkPatience. The next one has to wait
-		// for that long again.
+		// This datagram was allowed by bulkPatience. The next one has to wait for that long
+		// again.
 		a.held = time.Time{}
 	}
 }

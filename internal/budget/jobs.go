@@ -14,9 +14,9 @@ type Jobs struct {
 	left map[Party]int // jobs of connections that have ended
 }
 
-// A Party identifies a peer across all its connections, by its identity, or by its address
-// if it has no identity. All connections without both belong to the same party. At most one
-// of the fields is set.
+// A Party identifies a peer across all its connections, by its identity, or by its address if
+// it has no identity. All connections without both belong to the same party. At most one of
+// the fields is set.
 type Party struct {
 	Identity string
 	Address  netip.Prefix // as in package door

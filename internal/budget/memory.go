@@ -3,8 +3,8 @@ package budget
 import "sync"
 
 // Memory is a budget for received reliable messages, shared by a world's connections. Each
-// connection reserves as much as its limit allows it to hold. So the sum can't exceed the total,
-// whatever the peers send. It is safe for concurrent use.
+// connection reserves as much as its limit allows it to hold. So the sum can't exceed the
+// total, whatever the peers send. It is safe for concurrent use.
 type Memory struct {
 	total  int // bytes
 	least  int // bytes that Enter reserves for each connection
@@ -15,8 +15,8 @@ type Memory struct {
 	expected int        // connections that may still enter; negative until evicted ones have left
 }
 
-// NewMemory returns a Memory of total bytes for up to conns connections. Each connection
-// begins with least bytes.
+// NewMemory returns a Memory of total bytes for up to conns connections. Each connection begins
+// with least bytes.
 func NewMemory(total, least, conns int) *Memory {
 	m := &Memory{total: total, least: least, expected: conns}
 	m.forUse = (total - m.kept()) / 2

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// idleSavings is the time for which an idle meter saves up. UE: at most two
-	// ticks, 66 ms at 30 Hz.
+	// idleSavings is the time for which an idle meter saves up. UE: at most two ticks, 66 ms at
+	// 30 Hz.
 	idleSavings = 66 * time.Millisecond
 
-	// Floor is the number of bytes that any meter can save up, however slow its rate. It's enough
-	// for two datagrams of play (the game's own traffic: everything but bulk) and two of bulk. With
-	// less, a slow rate could never send a datagram.
+	// Floor is the number of bytes that any meter can save up, however slow its rate. It's
+	// enough for two datagrams of play (the game's own traffic: everything but bulk) and two of
+	// bulk. With less, a slow rate could never send a datagram.
 	Floor = 6000
 
-	// turnBytes is the number of bytes that a connection may send in its turn at the world's rate.
-	// It's about one datagram.
+	// turnBytes is the number of bytes that a connection may send in its turn at the world's
+	// rate. It's about one datagram.
 	turnBytes = 1300
 
-	// bulkPatience is the maximum time for which play can keep a connection from sending any bulk
-	// by using up a rate. After that, the connection may send a datagram, which may also contain
-	// acks for its own downloads.
+	// bulkPatience is the maximum time for which play can keep a connection from sending any
+	// bulk by using up a rate. After that, the connection may send a datagram, which may also
+	// contain acks for its own downloads.
 	bulkPatience = time.Second
 )
 
-// A Meter limits a rate in bytes per second. It works like a token bucket, but instead of tokens it
-// stores the time when everything sent will have been paid for. A nil Meter has no limit. UE:
-// QueuedBits, CurrentNetSpeed.
+// A Meter limits a rate in bytes per second. It works like a token bucket, but instead of
+// tokens it stores the time when everything sent will have been paid for. A nil Meter has no
+// limit. UE: QueuedBits, CurrentNetSpeed.
 type Meter struct {
 	rate    int           // never changes
 	savings time.Duration // the time for which an idle meter saves up; never changes
@@ -65,7 +65,8 @@ func (m *Meter) spend(now time.Time, size int) {
 	m.paid = later(m.paid, now.Add(-m.savings)).Add(m.time(size))
 }
 
-// play returns how long unreliable data must wait if queued bytes are sent first. UE: IsNetReady.
+// play returns how long unreliable data must wait if queued bytes are sent first. UE:
+// IsNetReady.
 func (m *Meter) play(now time.Time, queued int) time.Duration {
 	if m == nil {
 		return 0
@@ -75,8 +76,8 @@ func (m *Meter) play(now time.Time, queued int) time.Duration {
 	return max(0, later(m.paid, now.Add(-m.savings)).Add(m.time(queued)).Sub(now))
 }
 
-// bulk returns how long bulk must wait. Bulk can't use the second half of the savings, so there's
-// always something left for a call.
+// bulk returns how long bulk must wait. Bulk can't use the second half of the savings, so
+// there's always something left for a call.
 func (m *Meter) bulk(now time.Time) time.Duration {
 	if m == nil {
 		return 0
@@ -86,8 +87,8 @@ func (m *Meter) bulk(now time.Time) time.Duration {
 	return max(0, m.paid.Sub(now.Add(-m.savings/2)))
 }
 
-// book takes the next turn on behalf of a connection with bulk. Turns are handed out in order, so
-// that waiting connections get equal shares.
+// book takes the next turn on behalf of a connection with bulk. Turns are handed out in order,
+// so that waiting connections get equal shares.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,19 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// A Stock is a memory budget for the content that a world's outgoing transfers have
-// read. The content waits in memory for the next tick or for the peer's ack. A Stock is
-// safe for concurrent use.
+// A Stock is a memory budget for the content that a world's outgoing transfers have read.
+// The content waits in memory for the next tick or for the peer's ack. A Stock is safe
+// for concurrent use.
 //
-// Each transfer may always hold least bytes. Beyond that, it may hold at most as many bytes as are
-// free. So n transfers that all want more end up with 1/(n+1) of the stock each, and the same share
-// is left for the next transfer. A few transfers aren't slowed down at all, and no transfer has to
-// wait for another to end.
+// Each transfer may always hold least bytes. Beyond that, it may hold at most as many bytes as
+// are free. So n transfers that all want more end up with 1/(n+1) of the stock each, and the
+// same share is left for the next transfer. A few transfers aren't slowed down at all, and no
+// transfer has to wait for another to end.
 //
-// Half of the stock is reserved for connections whose peers acknowledge what they receive. Content
-// that may not be sent yet can't use this half. A connection that holds more than its peer has ever
-// acknowledged gets only a small part of the free bytes, in addition to the least of its transfers.
-// So receivers that don't read or don't acknowledge leave most of the reserved half to others.
+// Half of the stock is reserved for connections whose peers acknowledge what they receive.
+// Content that may not be sent yet can't use this half. A connection that holds more than its
+// peer has ever acknowledged gets only a small part of the free bytes, in addition to the least
+// of its transfers. So receivers that don't read or don't acknowledge leave most of the
+// reserved half to others.
 type Stock struct {
 	most  int64        // bytes that all transfers may hold together, not counting least
 	least int64        // bytes that each transfer may always hold
@@ -33,12 +34,12 @@ func (s *Stock) Used() int64 { return s.used.Load() }
 // free returns the number of bytes that are left. It's never negative.
 func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 
-// kept returns the number of bytes reserved for connections whose peers
-// acknowledge what they receive.
+// kept returns the number of bytes reserved for connections whose peers acknowledge
+// what they receive.
 func (s *Stock) kept() int64 { return s.most / 2 }
 
-// A StockAccount tracks one connection's share of the world's stock. It is safe for concurrent use.
-// Its lock is taken after all other locks.
+// A StockAccount tracks one connection's share of the world's stock. It is safe for concurrent
+// use. Its lock is taken after all other locks.
 type StockAccount struct {
 	stock *Stock
 
@@ -52,8 +53,8 @@ type StockAccount struct {
 // NewAccount returns an account for a connection that holds nothing yet.
 func (s *Stock) NewAccount() *StockAccount { return &StockAccount{stock: s} }
 
-// Limit returns the number of bytes that the connection, or any of its transfers, may now hold of
-// content that may be sent.
+// Limit returns the number of bytes that the connection, or any of its transfers, may now hold
+// of content that may be sent.
 func (s *StockAccount) Limit() int64 {
 	free := s.stock.free()
 	if free <= s.stock.kept() && !s.proven() {
@@ -63,13 +64,14 @@ func (s *StockAccount) Limit() int64 {
 	return max(s.stock.least, free)
 }
 
-// newcomers is the number of connections with few acknowledged bytes that share half of the
-// reserved half. With this number, each connection of a crowd begins with more than the least, and
-// a hundred connections that never acknowledge anything leave a quarter of the reserved half.
+// newcomers is the number of connections with few acknowledged bytes that share half of
+// the reserved half. With this number, each connection of a crowd begins with more than
+// the least, and a hundred connections that never acknowledge anything leave a quarter of
+// the reserved half.
 const newcomers = 32
 
-// Acked is called when the peer has acknowledged n bytes. The connection no
-// longer holds these bytes.
+// Acked is called when the peer has acknowledged n bytes. The connection no longer
+// holds these bytes.
 func (s *StockAccount) Acked(n int64) { s.acked.Add(n) }
 
 // proven reports whether the peer has acknowledged more than the connection holds.

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The handshake takes place on channel 0. Each message consists of an ID of one byte and a body.
-// The messages come in a strict order:
+// The handshake takes place on channel 0. Each message consists of an ID of one byte and a
+// body. The messages come in a strict order:
 //
 //	client                     server
 //	Hello, Login          →
@@ -44,12 +44,12 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit in Hello.Features for sealed carriers. A receiver ignores unknown bits,
-// since a later version may use them.
+// FeatureSealed is the bit in Hello.Features for sealed carriers. A receiver ignores unknown
+// bits, since a later version may use them.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol, without the game's classes. Both ends must
-// have the same version.
+// Version is the version of the protocol, without the game's classes. Both ends must have
+// the same version.
 const Version = 1
 
 // Limits of the messages.
@@ -80,12 +80,13 @@ type Welcome struct{ Identity string }
 // Join asks to join the world.
 type Join struct{}
 
-// Missed asks for the states of all actors again. A client sends it if it had no memory
-// for states in packets that it had already acknowledged. The server believes that the
-// client has these states.
+// Missed asks for the states of all actors again. A client sends it if it had no memory for
+// states in packets that it had already acknowledged. The server believes that the client
+// has these states.
 type Missed struct{}
 
-// AskTime asks the server for the game time. A client waits for the answer before it asks again.
+// AskTime asks the server for the game time. A client waits for the answer before it asks
+// again.
 type AskTime struct{}
 
 // Time answers AskTime.
@@ -167,8 +168,8 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if
-// some lines didn't fit.
+// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if some
+// lines didn't fit.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines &&

@@ -61,8 +61,8 @@ func (i *Instances) End(now time.Time) {
 func (i *Instances) Opened() { i.pause = minRetryTime }
 
 // Next returns how long the client must wait before it opens the next instance. Once it
-// returns 0, the client must open that instance, because Next has already doubled the wait
-// for the following one.
+// returns 0, the client must open that instance, because Next has already doubled the wait for
+// the following one.
 func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	if left := i.pause - now.Sub(i.endedAt); left > 0 {
 		return left
@@ -90,9 +90,9 @@ func (i *Instances) MayOpen(instance uint32, now time.Time) bool {
 
 // Has looks up an instance that the peer has named. current is true if the instance is in use.
 //
-// ok is false if the instance hasn't begun, since no honest peer would name it yet. The
-// peer may name an instance that has ended, because it may not have known about the end
-// when it sent the message.
+// ok is false if the instance hasn't begun, since no honest peer would name it yet. The peer
+// may name an instance that has ended, because it may not have known about the end when it
+// sent the message.
 func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }

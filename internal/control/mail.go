@@ -13,17 +13,17 @@ import (
 //	Taken     n, varint: this many messages of the other side have run since the last Taken
 //
 // Channel 0 has no flow control, so we need another way to keep a sender from filling the memory
-// that the peer has set aside for it. This is the purpose of Taken: at most [Window] messages may
-// be sent that aren't covered by a Taken yet. Sending more is a violation, and so is a Taken that
-// covers more messages than were sent.
+// that the peer has set aside for it. This is the purpose of Taken: at most [Window] messages
+// may be sent that aren't covered by a Taken yet. Sending more is a violation, and so is a Taken
+// that covers more messages than were sent.
 const (
 	// MaxMessage is the maximum size of a message, in bytes. A message of this size fills four
 	// entries of the reliable buffer.
 	MaxMessage = 4096
 
-	// Window is the maximum number of messages sent that aren't covered by a Taken. At MaxMessage
-	// bytes each, they need 86 KiB of the 160 KiB that an end sets aside for channel 0
-	// (bunch/WIRE.md, flow control). The rest is for the framework's own messages.
+	// Window is the maximum number of messages sent that aren't covered by a Taken. At
+	// MaxMessage bytes each, they need 86 KiB of the 160 KiB that an end sets aside for channel
+	// 0 (bunch/WIRE.md, flow control). The rest is for the framework's own messages.
 	Window = 16
 )
 
@@ -80,8 +80,8 @@ func (m *Mail) Add() bool {
 // Open returns the number of messages that aren't covered by a Taken yet.
 func (m *Mail) Open() int { return m.uncovered }
 
-// Taken makes room in the window again. It returns false if t covers more
-// messages than there are.
+// Taken makes room in the window again. It returns false if t covers more messages than there
+// are.
 func (m *Mail) Taken(t Taken) bool {
 	if t.Count > m.uncovered {
 		return false

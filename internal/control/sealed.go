@@ -7,9 +7,10 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// If both ends have the feature, messages about sealed carriers follow on channel 0 after Join. A
-// connection's carriers are numbered. In each message, n is the number of the carrier, also called
-// an instance. Welcome and Join open instance 1. The client opens later instances, one at a time:
+// If both ends have the feature, messages about sealed carriers follow on channel 0 after
+// Join. A connection's carriers are numbered. In each message, n is the number of the
+// carrier, also called an instance. Welcome and Join open instance 1. The client opens later
+// instances, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server may refuse with SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address

@@ -90,8 +90,8 @@ type Visit[C any] struct {
 type Room uint8
 
 const (
-	// AmongHandshakes is a place among the handshakes. Any client that we are waiting for
-	// may have to make room.
+	// AmongHandshakes is a place among the handshakes. Any client that we are waiting for may
+	// have to make room.
 	AmongHandshakes Room = iota
 	// AmongConnections is a place among the connections. A client that we have welcomed keeps its
 	// place, since it may have sent its Join already and think that it is connected.
@@ -128,8 +128,8 @@ func (d *Door[C]) Open(now time.Time) int {
 }
 
 // MustProve reports whether a client that hasn't proven its address gets a Retry. It also returns
-// the number of clients in their handshake. If suspect is set, the client always gets a Retry
-// (see [Paths.MustProve]).
+// the number of clients in their handshake. If suspect is set, the client always gets a Retry (see
+// [Paths.MustProve]).
 func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	must = suspect || open >= d.RetryAbove
@@ -218,8 +218,8 @@ func (d *Door[C]) place(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// prove is called when a client has completed QUIC's handshake, and so has proven its address. From
-// now on, its place counts for the address.
+// prove is called when a client has completed QUIC's handshake, and so has proven its address.
+// From now on, its place counts for the address.
 func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
@@ -272,9 +272,10 @@ func (d *Door[C]) shareOfAddress() int {
 // client may be at any address.
 //
 // We pick a client from the address with the most handshakes, preferably one that we haven't
-// welcomed. Among several, we pick the client that we have been waiting for longest. That's hardly
-// ever an honest client, because we don't have to wait long for honest clients: they send Hello and
-// Login along with the last packet of QUIC's handshake, and Join a round trip after the Welcome.
+// welcomed. Among several, we pick the client that we have been waiting for longest. That's
+// hardly ever an honest client, because we don't have to wait long for honest clients: they
+// send Hello and Login along with the last packet of QUIC's handshake, and Join a round trip
+// after the Welcome.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	var first *Visit[C]
 	for _, v := range d.visits {
@@ -290,8 +291,8 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 	return out, nil
 }
 
-// goesBefore reports whether v should make room rather than w, although we have
-// waited longer for w.
+// goesBefore reports whether v should make room rather than w, although we have waited longer for
+// w.
 func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	n := d.addresses[v.from].handshakes
 	m := d.addresses[w.from].handshakes
@@ -315,8 +316,8 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 }
 
 // Leave ends a visit. Its place becomes free once Authenticate isn't running for it. If the
-// address is unproven, the place also stays taken until forgedTime after the visit began. A
-// second call is a no-op.
+// address is unproven, the place also stays taken until forgedTime after the visit began. A second
+// call is a no-op.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left = true
 	v.conn = nil
@@ -326,8 +327,8 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 }
 
 // MayAsk reports whether the world may call Authenticate with a client's token. If it may, the
-// world must call Authenticate and then [Door.Answered]. The client keeps its place until
-// then, even if it leaves.
+// world must call Authenticate and then [Door.Answered]. The client keeps its place until then,
+// even if it leaves.
 //
 // Otherwise the world must refuse logins from that address for the duration of pause. If pause is
 // 0, this login only has to wait until Authenticate has answered another one.
@@ -404,8 +405,8 @@ func (d *Door[C]) sweep(now time.Time) {
 	})
 }
 
-// freePlace frees the place of a client that has proven its address, unless the
-// client no longer has one.
+// freePlace frees the place of a client that has proven its address, unless the client no longer
+// has one.
 func (d *Door[C]) freePlace(v *Visit[C]) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)

@@ -22,8 +22,8 @@ const (
 	copyReserve = pathAllowance / 2
 
 	// maxCopied is the maximum number of bytes of copies that we send on behalf of a client until
-	// it has proven another address. Each byte that arrives from the address to which the copies
-	// go allows three more.
+	// it has proven another address. Each byte that arrives from the address to which the copies go
+	// allows three more.
 	//
 	// This is enough for a client that moves four times in a row. If a client forges many
 	// addresses, it is the limit for all of them together.
@@ -227,8 +227,8 @@ func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	return true
 }
 
-// Came is called with a packet of a connection. We may send three times its
-// size back to its source.
+// Came is called with a packet of a connection. We may send three times its size back to its
+// source.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if p.Stays(from, id) {
 		return

@@ -16,16 +16,16 @@ type Carrier interface {
 	// link.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram waits for a datagram or until ctx is done. The datagram
-	// belongs to the caller.
+	// ReceiveDatagram waits for a datagram or until ctx is done. The datagram belongs to the
+	// caller.
 	//
 	// An error ends the link. If the peer has closed the connection, the error wraps a
 	// *[CloseError] with the peer's code and reason.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// SendQueue returns the number of datagrams that the carrier queues, in order,
-	// before SendDatagram blocks. It is 0 if any call of SendDatagram may block. The
-	// result never changes.
+	// SendQueue returns the number of datagrams that the carrier queues, in order, before
+	// SendDatagram blocks. It is 0 if any call of SendDatagram may block. The result never
+	// changes.
 	SendQueue() int
 
 	// Path returns what the carrier knows about the path. It is called for every datagram, so it

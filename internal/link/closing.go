@@ -96,8 +96,8 @@ func (l *Link) Abort(code uint64, reason string) {
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the connection ended, or nil if it hasn't yet. If one of the ends has closed it,
-// the error is a [*CloseError]. Its Cause is set if Close couldn't deliver everything. In all
-// other cases, Err returns the carrier's error.
+// the error is a [*CloseError]. Its Cause is set if Close couldn't deliver everything. If neither
+// end has closed it, Err returns the carrier's error.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *Link) end(cause error) {
 	}
 	c.err = cause
 	if closed, ok := errors.AsType[*CloseError](cause); ok {
-		// The peer closed the connection. Remove what the carrier has wrapped
-		// around the peer's error.
+		// The peer closed the connection. Remove what the carrier has wrapped around the peer's
+		// error.
 		c.err = closed
 	}
 	if c.requested != nil {
@@ -151,8 +151,8 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest passes the datagrams that are left in the ring to the machines,
-// until one of them fails.
+// receiveRest passes the datagrams that are left in the ring to the machines, until one of them
+// fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil

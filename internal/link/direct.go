@@ -2,8 +2,8 @@ package link
 
 import "time"
 
-// maxDirect is the maximum number of datagrams that Unlock sends, a little more than the calls of a
-// tick need. The writer sends the rest, so that a tick spends no time on bulk.
+// maxDirect is the maximum number of datagrams that Unlock sends, a little more than the calls of
+// a tick need. The writer sends the rest, so that a tick spends no time on bulk.
 const maxDirect = 8
 
 // A carrierQueue tells whether the carrier can take another datagram without blocking. The carrier
@@ -30,8 +30,8 @@ func (q *carrierQueue) add(place int, number uint64) {
 // know that this datagram has left the queue once the peer acks the first machine's next packet.
 func (q *carrierQueue) addOther() { q.minAcked = q.next + 1 }
 
-// hasRoom reports whether the queue certainly has room for another datagram. acked is one more than
-// the number of the first machine's newest acknowledged packet.
+// hasRoom reports whether the queue certainly has room for another datagram. acked is one more
+// than the number of the first machine's newest acknowledged packet.
 func (q *carrierQueue) hasRoom(acked uint64) bool {
 	return acked >= q.minAcked && q.next-min(acked, q.next) < uint64(q.capacity)
 }

@@ -15,15 +15,16 @@ type Config struct {
 	// block.
 	Wake func()
 
-	// Ended is called once, after Done has been closed and Wake has been called for the last time.
-	// It runs on its own goroutine, so it may block, even to wait for other users of the link.
+	// Ended is called once, after Done has been closed and Wake has been called for the
+	// last time. It runs on its own goroutine, so it may block, even to wait for other
+	// users of the link.
 	Ended func()
 
 	// Rate limits unreliable data and bulk. There is no limit if it's nil.
 	Rate Rate
 
-	// Logger gets a message when a path shrinks and when we drop datagrams. Nothing
-	// is logged if it's nil.
+	// Logger gets a message when a path shrinks and when we drop datagrams. Nothing is
+	// logged if it's nil.
 	Logger *slog.Logger
 }
 
@@ -116,20 +117,20 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock locks the machines. Nothing is sent or received until Unlock, so the caller must not block.
-// While holding the lock, it may call Close, Abort, Err and Stats.
+// Lock locks the machines. Nothing is sent or received until Unlock, so the caller must not
+// block. While holding the lock, it may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow calls Lock and then returns the time. Machines rely on time never going backward, which
-// is true of times that are read with the lock held.
+// LockNow calls Lock and then returns the time. Machines rely on time never going backward,
+// which is true of times that are read with the lock held.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces the number of bytes of bulk that the machines will be given later, in addition
-// to what they hold already. Each call replaces the previous announcement. It is safe for
-// concurrent use, but the caller must not hold the lock.
+// Expect announces the number of bytes of bulk that the machines will be given later, in
+// addition to what they hold already. Each call replaces the previous announcement. It is safe
+// for concurrent use, but the caller must not hold the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
 		// The machines only need to know whether there is more to come.
@@ -199,8 +200,8 @@ func (l *Link) takeChanges() (changed bool) {
 	return changed
 }
 
-// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges,
-// it asks every machine.
+// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges, it
+// asks every machine.
 func (l *Link) takeWakeUps() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken

@@ -9,12 +9,12 @@ import (
 // A Machine is a protocol without a clock, a goroutine or a lock. The link calls all of its methods
 // with the link's lock held.
 type Machine interface {
-	// Receive handles a datagram. The datagram then belongs to the machine, unless the
-	// machine is an [Extension].
+	// Receive handles a datagram. The datagram then belongs to the machine, unless the machine
+	// is an [Extension].
 	//
-	// An error means that the peer has violated the protocol, and ends the connection. If the
-	// error has a method CloseCode() (uint64, string), the link closes with the code and the
-	// reason that the method returns.
+	// An error means that the peer has violated the protocol, and ends the connection. If the error
+	// has a method CloseCode() (uint64, string), the link closes with the code and the reason that
+	// the method returns.
 	Receive(now time.Time, datagram []byte) error
 
 	// AppendPacket builds the next datagram if one may be sent now. It has at most size bytes.
@@ -68,8 +68,8 @@ type Machine interface {
 	// InFlight returns how many bytes are in flight.
 	InFlight() int
 
-	// Lost returns the number of packets that have been lost so far. Losses
-	// make our bursts shorter.
+	// Lost returns the number of packets that have been lost so far. Losses make our bursts
+	// shorter.
 	Lost() uint64
 
 	// Waiting reports whether the machine has unreliable data, and whether it has bulk, that it

@@ -8,8 +8,8 @@ const (
 	// carry. quic-go accepts this size even after a rebind.
 	SafeDatagram = 1163
 
-	// maxDatagram is the size of our buffers, and so the maximum size of any datagram. quic-go's
-	// packets are never larger than 1,452 bytes.
+	// maxDatagram is the size of our buffers, and so the maximum size of any datagram.
+	// quic-go's packets are never larger than 1,452 bytes.
 	maxDatagram = 1500
 	// minDatagram is the datagram size that a path must take. A bunch entry and its
 	// headers fit into it.
@@ -25,16 +25,17 @@ const (
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 
-	// After the hold, the first holeTrials larger datagrams are sent one at a time, at least
-	// holeTrial apart. If the hole is still there, we lose three packets, one at a time. When we
-	// allowed all datagrams to be large at once, so many were lost that the reliable buffer
-	// filled up and overflowed on half of the connections that make ten calls of 8 KB per second.
+	// After the hold, the first holeTrials larger datagrams are sent one at a time, at
+	// least holeTrial apart. If the hole is still there, we lose three packets, one at a
+	// time. When we allowed all datagrams to be large at once, so many were lost that the
+	// reliable buffer filled up and overflowed on half of the connections that make ten
+	// calls of 8 KB per second.
 	holeTrials = 8
 	holeTrial  = 250 * time.Millisecond
 )
 
-// An mtu limits the size of datagrams. The carrier has its own limit, but it may learn later than
-// we do that the path has shrunk.
+// An mtu limits the size of datagrams. The carrier has its own limit, but it may learn later
+// than we do that the path has shrunk.
 type mtu struct {
 	path int // the carrier's Path.MaxDatagram, but at least minDatagram
 
@@ -50,8 +51,8 @@ type mtu struct {
 }
 
 // update takes the carrier's MaxDatagram, which is 0 if unknown. We never go below minDatagram
-// ourselves. If the path really takes less, the carrier refuses a datagram of minDatagram bytes,
-// which ends the link.
+// ourselves. If the path really takes less, the carrier refuses a datagram of minDatagram
+// bytes, which ends the link.
 func (m *mtu) update(path int) {
 	path = max(path, minDatagram)
 	if path != m.path {
@@ -65,15 +66,16 @@ func (m *mtu) refuse(now time.Time, size int) {
 	m.refusal, m.refusalEnd = size, now.Add(refusalHold)
 }
 
-// blackHole is called when a machine finds that large datagrams don't arrive. It returns the time
-// for which we send only safe datagrams.
+// blackHole is called when a machine finds that large datagrams don't arrive. It returns the
+// time for which we send only safe datagrams.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.limit(now) <= SafeDatagram {
 		// We don't allow anything larger anyway, so this must be about an older datagram.
 		return 0
 	}
 	if m.hold == 0 || now.Sub(m.holeEnd) > m.hold {
-		// The path has been good for longer than the last hold, so begin with a short hold again.
+		// The path has been good for longer than the last hold, so begin with a short hold
+		// again.
 		m.hold = holeHold
 	} else {
 		m.hold = min(2*m.hold, maxHoleHold)

@@ -108,8 +108,8 @@ const (
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes on what the carrier has measured on its path: the window in bytes, the rate in bytes
-// per second, and the share of packets that is lost, from 0 to 1.
+// Tell passes on what the carrier has measured on its path: the window in bytes, the rate in
+// bytes per second, and the share of packets that is lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -170,7 +170,8 @@ func (s Source) appendNext(now time.Time, buf []byte, size int) (
 	return buf, 0, content, false
 }
 
-// countBulk updates whose turn it is to send bulk, after the machine at index place has sent some.
+// countBulk updates whose turn it is to send bulk, after the machine at index place has sent
+// some.
 func (s Source) countBulk(place, bytes int) {
 	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
@@ -178,8 +179,8 @@ func (s Source) countBulk(place, bytes int) {
 		// The others catch up, and may get ahead by a datagram.
 		*ahead = max(*ahead-bytes, -bytes)
 	case s.othersWait():
-		// If we were ahead already, all bulk of the other machines is in flight, and they couldn't
-		// catch up. So our lead never exceeds one datagram.
+		// If we were ahead already, all bulk of the other machines is in flight, and they
+		// couldn't catch up. So our lead never exceeds one datagram.
 		*ahead = min(*ahead, 0) + bytes
 	default:
 		// Nobody else has bulk, so there's no one to be ahead of.

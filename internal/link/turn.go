@@ -22,8 +22,8 @@ type turn struct {
 	hole    time.Duration // how long we send only safe datagrams; 0 if no black hole was found
 }
 
-// maxSleep is the longest sleep. It keeps a timeout in the far future from
-// overflowing when we round it.
+// maxSleep is the longest sleep. It keeps a timeout in the far future from overflowing
+// when we round it.
 const maxSleep = 1000 * time.Hour
 
 // takeTurn polls the machines on behalf of the writer. It takes the lock.
@@ -35,9 +35,9 @@ func (w *writer) takeTurn() (t turn, err error) {
 	return w.poll(path, w.buffer)
 }
 
-// poll passes a batch of received datagrams to the machines, runs their timers, and asks them for
-// the next datagram to send. If there is nothing to send or receive, it parks the writer. The
-// caller holds the lock.
+// poll passes a batch of received datagrams to the machines, runs their timers, and asks them
+// for the next datagram to send. If there is nothing to send or receive, it parks the writer.
+// The caller holds the lock.
 func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
@@ -80,7 +80,8 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		// QUIC counts whole packets against its window, while the machines count only datagrams.
+		// QUIC counts whole packets against its window, while the machines count only
+		// datagrams.
 		l.divideWindow(path.Cwnd * size / (size + packetOverhead))
 	}
 	return hole
@@ -145,8 +146,8 @@ func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns the earlier of two times: when the first of the machines' timers is due, and
-// when the rate allows data that it has held back.
+// nextTimeout returns the earlier of two times: when the first of the machines' timers is due,
+// and when the rate allows data that it has held back.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
 	first.Add(l.limiter.play, !l.limiter.play.IsZero())

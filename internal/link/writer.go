@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// After receiving batchSize datagrams, we release the lock, so that a game's tick never has
-	// to wait long for it.
+	// After receiving batchSize datagrams, we release the lock, so that a game's tick never has to
+	// wait long for it.
 	batchSize = 32
 
 	// The writer's sleeps are rounded up to a multiple of grain, so that timers close to each other
@@ -26,8 +26,8 @@ const (
 	maxRefusals = 8
 )
 
-// Pools of buffers that a link needs only while it sends or receives. An idle
-// connection holds none of them.
+// Pools of buffers that a link needs only while it sends or receives. An idle connection
+// holds none of them.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -64,8 +64,8 @@ func (l *Link) signal() {
 	}
 }
 
-// onTimer runs on the timer's goroutine. If the writer is asleep, this goroutine
-// does the writer's work.
+// onTimer runs on the timer's goroutine. If the writer is asleep, this goroutine does the writer's
+// work.
 func (w *writer) onTimer() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -139,8 +139,8 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets
-// it back. Any other error ends the link, and so do too many refusals in a row. It returns
+// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets it
+// back. Any other error ends the link, and so do too many refusals in a row. sendFailed returns
 // false if the link ends.
 func (w *writer) sendFailed(t turn, err error) bool {
 	w.Lock()

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// reportAfter is the number of packets wanting feedback soon after which a
-	// report is due at once.
+	// Once reportAfter packets want feedback soon, a report is due at once.
 	reportAfter = 4
 	// maxReportDelay is the maximum time that feedback for bulk may wait, even if the round
 	// trip is long. It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
@@ -89,8 +88,8 @@ type reporter struct {
 	hasLate    bool                 // since the last report, a packet has arrived out of order
 	sinceAsked int                  // reports since the last one whose packet asked for an ack
 
-	// The backlog holds the numbers for which a report had no room, from
-	// knownBelow to backlogEnd.
+	// The backlog holds the numbers for which a report had no room, from knownBelow to
+	// backlogEnd.
 	backlogEnd uint64 // 0 if there's no backlog
 	wasBacklog bool   // the last report worked on the backlog
 }
@@ -133,8 +132,8 @@ func (r *reporter) note(t, arrived time.Duration, number uint64, asks urgency) {
 }
 
 // noteLate is called after note if a larger number has arrived before this one. An earlier
-// report may have listed it as missing, and the peer may have acked that report, so
-// knownBelow is lowered again.
+// report may have listed it as missing, and the peer may have acked that report, so knownBelow
+// is lowered again.
 func (r *reporter) noteLate(number uint64) {
 	r.knownBelow = min(r.knownBelow, number)
 	r.hasLate = true

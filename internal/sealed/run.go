@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// turnPackets is the maximum number of packets received in a turn, which
-	// takes the lock once.
+	// turnPackets is the maximum number of packets received in a turn, which takes the lock
+	// once.
 	turnPackets = 64
-	// turnBytes is the number of bytes after which a turn stops receiving, even if
-	// there are more packets.
+	// turnBytes is the number of bytes after which a turn stops receiving, even if there
+	// are more packets.
 	turnBytes = turnPackets * MaxPacket
 	// If the socket's send buffer is full, we try again after blockedWait.
 	blockedWait = 500 * time.Microsecond
@@ -47,9 +47,9 @@ const (
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns limits the turns of carriers that move bulk while more carriers are working
-// than there are processors. At any time it allows as many turns as there were processors
-// when the process started.
+// heavyTurns limits the turns of carriers that move bulk while more carriers are working than
+// there are processors. At any time it allows as many turns as there were processors when the
+// process started.
 //
 // A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
 // carrier of a crowd would meanwhile build a burst that it can't send yet. A carrier never
@@ -72,8 +72,8 @@ type receivedPacket struct {
 	openedPacket
 }
 
-// A runner holds what a carrier keeps from one turn to the next. Only the goroutine
-// that works may use it.
+// A runner holds what a carrier keeps from one turn to the next. Only the goroutine that
+// works may use it.
 type runner struct {
 	writer udp.Writer
 	pinger pinger
@@ -123,8 +123,8 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait updates inboxWait. wait is the time that the first packet of a turn
-// spent in the inbox.
+// noteWait updates inboxWait. wait is the time that the first packet of a turn spent in the
+// inbox.
 func (r *runner) noteWait(wait time.Duration) {
 	if diff := wait - r.inboxWait; diff < 0 {
 		r.inboxWait += diff / waitFall
@@ -181,8 +181,8 @@ func (c *Carrier) cleanUp() {
 	}
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next. If next is also
-// zero, nothing is due until the carrier is woken.
+// turn does what is due now. If idle is true, nothing more is due before next or, if next is
+// zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()

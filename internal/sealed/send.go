@@ -23,8 +23,8 @@ var bursts = sync.Pool{New: func() any {
 	return &burst{unsealed: make([]unsealedPacket, 0, burstPackets)}
 }}
 
-// A burst holds packets that have been built but not sent. They are written in groups,
-// with one call per group.
+// A burst holds packets that have been built but not sent. They are written in groups, with
+// one call per group.
 type burst struct {
 	bytes    [burstBytes]byte
 	unsealed []unsealedPacket // packets for seal; they point into bytes

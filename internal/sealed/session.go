@@ -11,8 +11,8 @@ const (
 	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
 	// counts bytes on the wire.
 	overheadUDP = 28
-	// We ask the source for another payload only if at least minRoom bytes are
-	// free in the packet.
+	// We ask the source for another payload only if at least minRoom bytes are free in the
+	// packet.
 	minRoom = 64
 )
 
@@ -60,8 +60,8 @@ type Rate interface {
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is the interval at which Advance frees memory that isn't needed. Package bunch
-// uses the same interval.
+// trimAfter is the interval at which Advance frees memory that isn't needed. Package bunch uses
+// the same interval.
 const trimAfter = 10 * time.Second
 
 // A memoryTimer decides when to call trim. It compares packet counts to see whether the session
@@ -69,8 +69,8 @@ const trimAfter = 10 * time.Second
 type memoryTimer struct {
 	lastTrim    time.Duration
 	packetsThen uint64 // packets sent and received by lastTrim
-	// Packets sent and received when trim last freed everything it can. The timer is off
-	// until the count changes.
+	// Packets sent and received when trim last freed everything it can. The timer is off until
+	// the count changes.
 	packetsFreed uint64
 }
 

@@ -152,8 +152,8 @@ func (s *Socket) sift(at time.Time, from netip.AddrPort, packet []byte) (forQUIC
 	return true
 }
 
-// route copies a sealed packet, which hasn't been opened yet, into the inbox for its id. at
-// is its arrival time.
+// route copies a sealed packet, which hasn't been opened yet, into the inbox for its id. at is
+// its arrival time.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.badSize.Add(1)
@@ -177,9 +177,9 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 }
 
-// send sends QUIC's packets by calling write for each address that the guard allows.
-// quic-go ends a connection if sending fails, so send doesn't return an error if it's no
-// worse than losing a packet.
+// send sends QUIC's packets by calling write for each address that the guard allows. quic-go
+// ends a connection if sending fails, so send doesn't return an error if it's no worse than
+// losing a packet.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.sendGuarded(packets, to, write)
 	if err == nil {

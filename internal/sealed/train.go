@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// trainPackets is the number of packets that we send back to back when a carrier
-	// opens. The bottleneck spreads them out, so their spacing at the receiver shows
-	// the bottleneck's rate.
+	// trainPackets is the number of packets that we send back to back when a carrier opens.
+	// The bottleneck spreads them out, so their spacing at the receiver shows the
+	// bottleneck's rate.
 	trainPackets = 16
 	// minTrain is the minimum number of packets that must arrive for a measurement.
 	minTrain = trainPackets / 2
@@ -22,17 +22,17 @@ const (
 
 	// nearRTT is the longest round trip that proves that a path is fast enough for full
 	// packets. QUIC measured it during its handshake with the equivalent of at least one
-	// and a half full packets, so the path carries 230 kbit/s. A longer round trip may
-	// mean that the path is long or that it is slow, so we send a thin train first. We
-	// also do that for later carriers of a connection, because by then QUIC measures the
-	// round trip with small packets.
+	// and a half full packets, so the path carries 230 kbit/s. A longer round trip may mean
+	// that the path is long or that it is slow, so we send a thin train first. We also do
+	// that for later carriers of a connection, because by then QUIC measures the round trip
+	// with small packets.
 	nearRTT = 64 * time.Millisecond
 	// thinPacket is the packet size of a thin train, in bytes. Play that follows right after
 	// the join has to wait for these packets.
 	thinPacket = 100
-	// A thin train that arrived evenly within thinSpan is followed by a full train. At the
-	// rate that such a span shows, the full train takes at most 24 ms. Interrupts alone may
-	// cause a span this short.
+	// A thin train that arrived evenly within thinSpan is followed by a full train. At the rate
+	// that such a span shows, the full train takes at most 24 ms. Interrupts alone may cause a
+	// span this short.
 	thinSpan = 2 * time.Millisecond
 	// If the train arrived unevenly, thinJitter is used instead of thinSpan, because jitter has
 	// spread the train rather than a slow path.
@@ -164,8 +164,8 @@ func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 	return tr.result, true
 }
 
-// moved is called when the path has changed. From then on, only packets numbered
-// next or higher count.
+// moved is called when the path has changed. From then on, only packets numbered next
+// or higher count.
 func (tr *train) moved(next uint64) {
 	tr.first = next
 	tr.arrived = 0

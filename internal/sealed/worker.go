@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// lingerTime is the time that the goroutine of a carrier with bulk waits for
-	// work before it ends.
+	// lingerTime is the time that the goroutine of a carrier with bulk waits for work before it
+	// ends.
 	lingerTime = 20 * time.Millisecond
-	// If no work is due within parkAfter, the goroutine may end and leave the
-	// work to the alarm.
+	// If no work is due within parkAfter, the goroutine may end and leave the work to the
+	// alarm.
 	parkAfter = 100 * time.Millisecond
 	// pollTime is the time that a carrier with bulk polls for work before it sleeps. On a
-	// fast path, the next packets of bulk arrive sooner than a sleeping processor wakes
-	// up, which takes ten times as long on a virtual machine. Without polling, loopback is
-	// less than half as fast.
+	// fast path, the next packets of bulk arrive sooner than a sleeping processor wakes up,
+	// which takes ten times as long on a virtual machine. Without polling, loopback is less
+	// than half as fast.
 	pollTime = 20 * time.Microsecond
 	// crowdWait is the shortest sleep while more carriers have work than there are processors.
 	// Everything that becomes due in that time fits into one call. It is about as much as BBR

@@ -15,8 +15,8 @@ type ackTimer struct {
 	draining bool      // acks are being sent, one for each chunk that has received slices
 }
 
-// An ackPace says how often to send an ack: immediately after every slices, or after delay
-// if fewer have arrived.
+// An ackPace says how often to send an ack: immediately after every slices, or after delay if
+// fewer have arrived.
 type ackPace struct {
 	every int
 	delay time.Duration

@@ -58,8 +58,8 @@ func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	return true
 }
 
-// hold charges the account for a chunk's content, and for any records that must be added
-// up to the chunk's own.
+// hold charges the account for a chunk's content, and for any records that must be added up to
+// the chunk's own.
 func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !c.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -107,6 +107,6 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller is done with a message or charges it elsewhere. It
-// changes only the account.
+// release is called when the caller is done with a message or charges it elsewhere. It changes
+// only the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

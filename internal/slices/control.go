@@ -61,19 +61,19 @@ func (c *control) maySend(f *flight) bool {
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited is called when the path could take more than we send. inFlight is the
-// number of bytes in flight.
+// limited is called when the path could take more than we send. inFlight is the number of
+// bytes in flight.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
-// ranDry is called when there is nothing more to send, not even as a probe. inFlight is the
-// number of bytes in flight.
+// ranDry is called when there is nothing more to send, not even as a probe. inFlight is the number
+// of bytes in flight.
 func (c *control) ranDry(inFlight int) {
 	c.limited(inFlight)
 	c.probes = 0
 }
 
-// sent is called when a slice is sent. others is the number of bytes that other
-// slices have in flight.
+// sent is called when a slice is sent. others is the number of bytes that other slices have in
+// flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -132,8 +132,8 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 	return a
 }
 
-// learn updates the path's measurements after an ack of chunk id, and declares slices lost
-// if the ack shows it.
+// learn updates the path's measurements after an ack of chunk id, and declares slices lost if
+// the ack shows it.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.gate.Held(t, maxHeldRTT)

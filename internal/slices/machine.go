@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// TrimAfter is the time that a machine keeps its spare memory after it last sent
-	// or received a slice.
+	// TrimAfter is the time that a machine keeps its spare memory after it last sent or
+	// received a slice.
 	TrimAfter = 10 * time.Second
 
 	// firstUnsent is the maximum number of bytes queued while we don't know the path's rate. It's
-	// more than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry in
-	// the first round trip.
+	// more than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry
+	// in the first round trip.
 	firstUnsent = 64 << 10
 
 	// minUnsent is the number of bytes that may always be queued on a path that reports fates,
@@ -72,8 +72,8 @@ func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive handles a datagram from the peer. The datagram still belongs to the caller.
-// Receive always returns nil.
+// Receive handles a datagram from the peer. The datagram still belongs to the caller. Receive
+// always returns nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -166,8 +166,8 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	return buf, 0, false
 }
 
-// maySend reports whether a slice may be sent now. If the path reports fates, the carrier
-// decides by calling Hold.
+// maySend reports whether a slice may be sent now. If the path reports fates, the carrier decides
+// by calling Hold.
 func (m *Machine) maySend() bool {
 	switch {
 	case m.path.Fates:
@@ -208,8 +208,8 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), otherNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket wasn't sent after all. Its
-// content will be sent again.
+// Unsent is called when a datagram from AppendPacket wasn't sent after all. Its content
+// will be sent again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
@@ -303,8 +303,8 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns when to trim. ok is false if some messages are unacknowledged or we
-// have trimmed already.
+// trimAt returns when to trim. ok is false if some messages are unacknowledged or we have
+// trimmed already.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -349,24 +349,24 @@ func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 // InFlight returns the number of bytes of slices in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns the time when the newest slice that is known to have arrived was sent. It doesn't
-// count slices sent on paths that report fates.
+// Arrived returns the time when the newest slice that is known to have arrived was sent. It
+// doesn't count slices sent on paths that report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
 // Lost returns the number of slices that the machine itself has declared lost (RFC 9002, section
 // 6.1), not counting losses reported by a carrier.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether a message from the peer has become complete, or the owner's Watch has ended,
-// since the last call.
+// Wake reports whether a message from the peer has become complete, or the owner's Watch has
+// ended, since the last call.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether something has happened since the last call that may give
-// AppendPacket a datagram to send.
+// Changed reports whether something has happened since the last call that may give AppendPacket a
+// datagram to send.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
@@ -426,8 +426,8 @@ func (m *Machine) checkWatch() {
 	}
 }
 
-// End sets whether the owner has no more messages for now. We send repair slices
-// only if ended is true.
+// End sets whether the owner has no more messages for now. We send repair slices only if ended is
+// true.
 func (m *Machine) End(ended bool) {
 	m.ended = ended
 	m.changed = true
@@ -444,8 +444,8 @@ func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Yield frees the repair slices that are waiting for more slices of their chunk. The peer will have
-// to resend the slices that they might have restored.
+// Yield frees the repair slices that are waiting for more slices of their chunk. The peer will
+// have to resend the slices that they might have restored.
 func (m *Machine) Yield() { m.in.makeRoom() }
 
 // Discard frees everything that the peer has sent, when the connection ends. The account must have

@@ -13,8 +13,8 @@ const (
 	// slices only once, so they must fit any later path as well.
 	Datagram = 1163
 
-	// Size is the number of bytes of content in a datagram. It's the same on all carriers, because
-	// chunks move from one carrier to another.
+	// Size is the number of bytes of content in a datagram. It's the same on all carriers,
+	// because chunks move from one carrier to another.
 	Size = Datagram - 1 - chunk.Overhead
 
 	// Pipeline is the maximum number of chunks in flight. At about 32 KiB each, they amount to 32
@@ -25,8 +25,8 @@ const (
 	// loss, the chunks of three round trips are in flight.
 	Pipeline = 1024
 
-	// Places is the number of chunk records that a receiver begins with. It reserves memory for the
-	// overhead of that many chunks, and no more.
+	// Places is the number of chunk records that a receiver begins with. It reserves memory for
+	// the overhead of that many chunks, and no more.
 	Places = 256
 
 	// PartSlices is the number of slices in a full part of a transfer, including its header.
@@ -180,8 +180,8 @@ func (o *outbox) lose(number uint64) {
 	}
 }
 
-// arrive is called when a sending has arrived. Only an ack can tell whether the peer was
-// able to keep the slice.
+// arrive is called when a sending has arrived. Only an ack can tell whether the peer was able
+// to keep the slice.
 func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
 // resendAll makes us send all unacked slices again.

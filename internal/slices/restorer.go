@@ -13,8 +13,8 @@ import (
 // the peer also resends lost slices.
 const maxHeldRepairs = 1024
 
-// repairCost is the memory that we charge for a repair slice: the size class of its shard, and a
-// repairSet, since the slice may be the first one of its set.
+// repairCost is the memory that we charge for a repair slice: the size class of its shard, and
+// a repairSet, since the slice may be the first one of its set.
 const repairCost = 1152 + 640
 
 // A page must have room for a chunk's missing slices, and for a padded copy of the last one.
@@ -89,8 +89,8 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 }
 
 // restore returns all slices of a chunk. have says which slices are in data. restore puts the
-// missing slices and the last slice into page. There must be enough repair slices, and
-// restore overwrites them.
+// missing slices and the last slice into page. There must be enough repair slices, and restore
+// overwrites them.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
