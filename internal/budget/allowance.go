@@ -82,8 +82,8 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	a.turn = time.Time{}
 	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
-		// This datagram was allowed by bulkPatience. The next one has to wait for that long
-		// again.
+		// Bulk allowed this datagram because bulkPatience had passed. It has to pass again
+		// before the next such datagram.
 		a.held = time.Time{}
 	}
 }

@@ -15,7 +15,7 @@ type Jobs struct {
 }
 
 // A Party identifies a peer across all its connections, by its identity, or by its address if
-// it has no identity. All connections without both belong to the same party. At most one of
+// it has no identity. All connections with neither belong to the same party. At most one of
 // the fields is set.
 type Party struct {
 	Identity string

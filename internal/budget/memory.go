@@ -43,9 +43,9 @@ const joinShare = 16
 // Join increases the reservation of a connection that has joined, up to limit, and returns the
 // new reservation. It adds no more than 1/joinShare of the free bytes.
 //
-// With it, a first transfer can fill a long path right away. With Grow, that would take two
-// round trips. Join doesn't use the bytes in forUse, so connections can't reserve everything
-// just by being there.
+// With Join, a first transfer can fill a long path right away. With Grow alone, that would take
+// two round trips. Join doesn't use the bytes in forUse, so connections can't reserve
+// everything just by being there.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

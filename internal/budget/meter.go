@@ -36,7 +36,7 @@ type Meter struct {
 	savings time.Duration // the time for which an idle meter saves up; never changes
 
 	mu   sync.Mutex // guards the fields below
-	paid time.Time  // when everything sent is paid for; counts as at most savings ago
+	paid time.Time  // when everything sent is paid for; counts as now-savings if earlier
 	turn time.Time  // time of the next turn that isn't taken yet
 }
 

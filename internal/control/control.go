@@ -58,7 +58,7 @@ const (
 	MaxToken      = 4096    // bytes
 	maxParam      = 1 << 30 // of a number in Params; real numbers are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that takes longer has lost its clients by then
+	maxHeld       = 24 * time.Hour // a server that takes longer has already lost its clients
 	maxShapeLines = 4096
 	maxShapeBytes = 48 << 10 // of the lines in a Shape, so that it fits into a single message
 )

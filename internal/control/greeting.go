@@ -17,7 +17,7 @@ const (
 	// States of a client.
 	awaitServerHello // or Shape
 	awaitWelcome
-	// Final states. Only a server can be in refused.
+	// Later states of both ends. Only a server can be in refused.
 	greeted // the handshake is over; the Greeting doesn't check later messages
 	refused // the classes differ; the client's Login may still arrive, sent before it knew
 )

@@ -256,9 +256,9 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 // Moving reports whether any client may have moved. If not, there's no need to call Copy.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns a second address for a packet of size bytes that is sent to to. It's the address
-// where the client may have moved, provided that maxCopied allows it and that enough of the
-// allowance remains to prove the new address.
+// Copy returns a second address to which we should send a packet of size bytes for to. It's the
+// address to which the client may have moved. ok is false if maxCopied doesn't allow a copy, or if
+// too little of the allowance would remain to prove the new address.
 //
 // To prove an address, QUIC needs a connection ID from the client. When it runs out of IDs, it asks
 // for more at the old address. If we didn't copy that request, a client that has moved a few times

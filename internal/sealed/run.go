@@ -202,7 +202,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		c.inbox.release(r.incoming)
 		r.incoming = packetCursor{}
 	}
-	// A packet may have arrived after we had looked into the inbox, and woken us.
+	// If we were woken, a packet may have arrived after we looked into the inbox.
 	idle = !more && !(result.woken && !c.inbox.empty())
 
 	if r.burst.isSent() {

@@ -194,7 +194,8 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier, using the peer's first ids. Later calls only add ids.
+// Start begins to open the carrier, using the peer's first ids. If the session has started
+// already, Start only adds the ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)

@@ -18,9 +18,9 @@ const (
 	// If no work is due within parkAfter, the goroutine may end and leave the work to the
 	// alarm.
 	parkAfter = 100 * time.Millisecond
-	// pollTime is the time that a carrier with bulk polls for work before it sleeps. On a
-	// fast path, the next packets of bulk arrive sooner than a sleeping processor wakes up,
-	// which takes ten times as long on a virtual machine. Without polling, loopback is less
+	// pollTime is the time that a carrier with bulk polls for work before it sleeps. A sleeping
+	// processor takes longer to wake up than the next packets of bulk take to arrive on a fast
+	// path. On a virtual machine, it takes ten times as long. Without polling, loopback is less
 	// than half as fast.
 	pollTime = 20 * time.Microsecond
 	// crowdWait is the shortest sleep while more carriers have work than there are processors.

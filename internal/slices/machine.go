@@ -196,7 +196,7 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 }
 
 // appendRepair appends a repair slice when no other slice is left to send. If the owner has more
-// messages, it returns false, because they are a better use of the path.
+// messages, ok is false, because messages are a better use of the path.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -220,7 +220,7 @@ func (m *Machine) Unsent(number uint64) {
 }
 
 // Fate is called when the carrier reports whether a datagram arrived. We resend a slice that was
-// lost. We must also keep a slice that arrived until the peer acks it, because the peer may have
+// lost. A slice that arrived must also be kept until the peer acks it, because the peer may have
 // had no memory for it (see unkept).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Datagram is the smallest maximum datagram size that QUIC falls back to, in bytes. We cut
+	// Datagram is the size, in bytes, of the smallest datagrams to which QUIC falls back. We cut
 	// slices only once, so they must fit any later path as well.
 	Datagram = 1163
 
