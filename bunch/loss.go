@@ -183,8 +183,10 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 
 // ackItem marks the pieces that an item covers as acknowledged.
 func (c *Conn) ackItem(it item) {
-	for p := range it.pieces {
-		p.acked, p.queued = true, false
+	pieces := it.pieces()
+	for i := range pieces {
+		pieces[i].acked = true
+		pieces[i].queued = false
 	}
 	if it.sequence == it.channel.first {
 		c.popAcked(it.channel)
@@ -305,8 +307,9 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 // removeCopy is called when an item is no longer in flight. It queues the pieces that aren't in
 // any other packet in flight.
 func (c *Conn) removeCopy(it item) {
-	for p := range it.pieces {
-		p.copies--
+	pieces := it.pieces()
+	for i := range pieces {
+		pieces[i].copies--
 	}
 	c.requeue(it, func(p *piece) bool { return p.copies == 0 })
 }
@@ -314,8 +317,9 @@ func (c *Conn) removeCopy(it item) {
 // requeue queues the pieces of an item for retransmission, except for those that are
 // acknowledged or not wanted. It returns the number of bytes that it has queued.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
-	for p := range it.pieces {
-		if !p.acked && wanted(p) {
+	pieces := it.pieces()
+	for i := range pieces {
+		if p := &pieces[i]; !p.acked && wanted(p) {
 			p.queued = true
 			bytes += int(p.end - p.off)
 			c.queueResend(it.channel, it.sequence, it.channel.out.at(it.sequence))

@@ -26,19 +26,21 @@ type item struct {
 	first    bool // these bytes hadn't been sent before
 }
 
-// pieces yields the pieces that the item covers. There are none if all of the entry was
+// pieces returns the pieces that the item covers. There are none if all of the entry was
 // acknowledged and it has been freed, and several if the item was sent as one piece that has
 // been cut since.
-func (it *item) pieces(yield func(*piece) bool) {
+func (it *item) pieces() []piece {
 	if it.sequence < it.channel.first {
-		return
+		return nil
 	}
-	e := it.channel.out.at(it.sequence)
-	for i := range e.all() {
-		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end && !yield(p) {
-			return
-		}
+	covered := it.channel.out.at(it.sequence).all()
+	for len(covered) > 0 && covered[0].off < it.off {
+		covered = covered[1:]
 	}
+	for len(covered) > 0 && covered[len(covered)-1].end > it.end {
+		covered = covered[:len(covered)-1]
+	}
+	return covered
 }
 
 // A sentPacket is the record of a sent packet. We keep it until we know the packet's fate. If
