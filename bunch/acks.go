@@ -24,9 +24,9 @@ const (
 	// reorders everything, that would mean an ack for every packet.
 	gapAckInterval = time.Millisecond
 
-	// After pingEvery ack-only packets, we send one that requests an ack. The answer tells us
-	// which of our acks have arrived, and later acks can leave out the numbers in them (RFC
-	// 9000, section 13.2.4).
+	// Every pingEvery-th consecutive ack-only packet requests an ack. The answer tells us which
+	// of our acks have arrived, and later acks can leave out the numbers in them (RFC 9000,
+	// section 13.2.4).
 	pingEvery = 16
 
 	ackHeaderBytes = 7 // largest, delay, number of runs

@@ -41,8 +41,9 @@ type Config struct {
 	// [Conn.QueueTime]. 0 means that there is no limit.
 	Rate int
 
-	// IdleTimeout is how long a connection lasts without an answer, counted from the first
-	// packet that asks for an answer. The default is 30 s.
+	// IdleTimeout is how long a connection lasts without an answer. It counts from the last
+	// answer or, if later, from the first packet since then that asks for one. The default is
+	// 30 s.
 	IdleTimeout time.Duration
 
 	// KeepAlive is the interval of keep-alives. If no packet has asked for an ack for that

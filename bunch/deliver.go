@@ -16,11 +16,11 @@ const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 // make us hold 1,100 messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages in a whole bunch. The last message carries the cost of the
-// entry, which Take gives back to the peer's limit.
+// deliverWhole delivers the messages in a whole bunch. The cost of the entire entry is attached to
+// its last message. Take returns it to the peer's limit along with that message.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
-		// There's no message, just a close, and perhaps the open as well.
+		// An empty bunch closes the channel, and may open it as well.
 		if s.flags&flagClose == 0 {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
@@ -185,7 +185,7 @@ const takeBytes = 16 << 10
 // stops before they exceed 16 KiB, except that the first message may have any size. The
 // messages count as consumed.
 //
-// Messages that Take does not return stay here. Once they fill the ReceiveLimit (see [Config]),
+// Messages that Take does not return stay queued. Once they fill the ReceiveLimit (see [Config]),
 // the peer has to stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0

@@ -1,7 +1,7 @@
 package bunch
 
 // An allowance says which messages may be sent for the first time. Retransmissions don't need
-// an allowance. If new play may be sent, so may new bulk.
+// an allowance. Whenever new play may be sent, new bulk may be sent too.
 //
 // A cork only holds back play. Bulk fills packets anyway, and its path mustn't idle while the
 // owner simulates a tick.
@@ -139,8 +139,8 @@ func (c *Conn) placeResends(ch *channel) bool {
 // doesn't fit, or when all of the channels are blocked.
 //
 // A turn is one entry, so that a long message doesn't delay other channels. For bulk, a turn is
-// a whole message, unless the rest of it is held back. The reason is that the peer's limit is
-// charged for all of a message once it begins.
+// a whole message, unless the rest of it is held back, because the size of the whole message is
+// charged to the peer's limit as soon as it begins.
 func (c *Conn) fillUnsent(lv *level) {
 	blocked := 0 // consecutive blocked channels
 	for lv.unsent.len() > blocked && !c.build.full() {
@@ -212,7 +212,7 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 	}
 	if e.nextQueued() >= 0 {
 		if c.build.room() < minFill {
-			return turnNoRoom // the rest begins the next packet
+			return turnNoRoom // leave the rest for the next packet
 		}
 		// The piece was cut so that the next entry fills this packet. The rest of the piece
 		// follows in another packet.

@@ -87,7 +87,7 @@ func TestAccountsAgree(t *testing.T) {
 	}
 }
 
-// TestLostLimitUpdateDoesNotDeadlock: every packet with a limit is lost for a while.
+// TestBlockedSenderSurvivesLostLimits: every packet with a limit is lost for a while.
 func TestBlockedSenderSurvivesLostLimits(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
 	ch := p.open(0, Normal)
@@ -115,7 +115,7 @@ func TestBlockedSenderSurvivesLostLimits(t *testing.T) {
 	p.settled()
 }
 
-// TestLimitedSenderAsksAgain: even when the receiver believes that its limit arrived.
+// TestBlockedSenderAsks: even when the receiver believes that its limit arrived.
 func TestBlockedSenderAsks(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
 	ch := p.open(0, Normal)

@@ -135,9 +135,8 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, 
 }
 
 // sampleRTT measures the round trip of p, which is the largest packet in an ack and wasn't
-// acknowledged before. It subtracts the peer's ack delay, but no more than the agreed maximum.
-//
-// See RFC 9002, section 5.3.
+// acknowledged before (RFC 9002, section 5.1). It subtracts the peer's ack delay, but no more than
+// the agreed maximum (section 5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.congestion.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))

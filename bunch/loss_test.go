@@ -342,7 +342,7 @@ func TestIdleTimeout(t *testing.T) {
 	require.ErrorIs(t, l.Send(l.channel, Reliable, nil), err)
 }
 
-// TestAnswersKeepAConnectionAlive: late acks of lost packets are answers too.
+// TestLateAcksKeepAConnectionAlive: late acks of lost packets are answers too.
 func TestLateAcksKeepAConnectionAlive(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(5)

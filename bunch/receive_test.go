@@ -16,7 +16,7 @@ func pieceOf(flags byte, sequence, offset, total uint16, payload string) []byte 
 	return appendBunch(nil, header{flags: flags | flagPiece, channel: 1, sequence: sequence, offset: offset, total: total}, []byte(payload))
 }
 
-// TestRunErrors names the code of everything that no sender does within a channel.
+// TestViolations names the code of everything that no sender does within a channel.
 func TestViolations(t *testing.T) {
 	open := wholeOf(flagOpen, 1, 0, "a")
 	const begin, end, whole = flagBegin, flagEnd, flagWhole

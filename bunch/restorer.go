@@ -96,8 +96,8 @@ func (r *restorer) hasSpare() bool { return r.sets != nil }
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
 // restore returns the missing entries of a set's group, provided that there are enough
-// repair bunches to restore them. It removes the set if the entries were restored, or if the
-// set is of no more use.
+// repair bunches to restore them. It removes the set once its entries are restored, or once they
+// no longer can be.
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := groupEntriesOf(ch, set.group)
 	needed := e.shardsNeeded()
@@ -117,9 +117,9 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 
 // groupEntries are the entries of a group, as far as they have arrived.
 //
-// They are restored one range at a time. The cuts divide the entries into ranges, such that
-// each entry has either all bytes of a range or none. There's a cut wherever a range that has
-// arrived begins or ends in any of the entries.
+// Cuts are the offsets at which received data begins or ends in any of the entries. Between two
+// adjacent cuts, each entry therefore has all of the bytes or none, and we can restore the
+// entries one such range at a time.
 type groupEntries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes

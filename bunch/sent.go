@@ -13,7 +13,7 @@ type fate uint8
 const (
 	nothing fate = iota // not sent yet, or elicits no ack, so its fate doesn't matter
 	flying              // in flight: elicits an ack, and is neither acked nor lost
-	lost                // retransmitted as far as needed; a late ack still frees its entries
+	lost                // its data has been queued again; a late ack still frees its entries
 	acked
 	skipped // never sent, to catch a peer that makes up acks (RFC 9000, section 21.4)
 )
@@ -97,8 +97,8 @@ const bareRecords = 2048
 // play doesn't take more.
 const initialSent = 4
 
-// full reports whether a record must be dropped before another may be added. It drops records
-// that no longer matter.
+// full drops the records that we no longer need, and reports whether there is still no room for
+// another one.
 //
 // More records than seenWindow would be of no use, since the peer doesn't remember more
 // packets.
@@ -189,8 +189,8 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	p.fate = f
 }
 
-// truncate removes the records of packets that were never sent: number next and those above it.
-// There's one such record, and perhaps a skipped number before it.
+// truncate undoes add for a packet that was not sent after all, along with the skipped number
+// before it, if there is one. next becomes the number of the next packet.
 func (s *sentPackets) truncate(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)

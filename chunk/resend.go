@@ -26,9 +26,10 @@ const (
 	// of RFC 6298, section 5). At 50 % loss in both directions that happens by chance once in
 	// a hundred.
 	bogusAfter = 16
-	// bogusAnyway is how many it takes if the delay isn't at its longest, provided that they take
-	// bogusTime. On a path that has become ten times as long, it never gets there, because each
-	// ack arrives soon after one of the transmissions and so ends the backoff.
+	// bogusAnyway is the number that suffices even before the delay has reached its maximum, if
+	// they have taken at least bogusTime. When a path becomes ten times as long, the delay never
+	// reaches its maximum, because each ack arrives soon after one of the transmissions and ends
+	// the backoff.
 	bogusAnyway = 64
 	bogusTime   = time.Second
 	// fewLeft is how many unacked slices a chunk has when it is near its end. As long as there are
@@ -180,8 +181,8 @@ type sample struct {
 // onSliceAcked is called on the first ack of a slice. left is how many slices of its chunk are
 // unacked, including this one.
 //
-// If the slice was sent several times, we take it that the last transmission has arrived, unless
-// that was less than the smallest round trip ago. In that case it must have been an earlier one.
+// If the slice was sent several times, we assume that the ack is for the last transmission. If
+// that was sent less than the minimum round trip ago, the ack must be for an earlier one.
 func (r *resend) onSliceAcked(slice *sentSlice, now time.Duration, left int, s *sample) {
 	if slice.state == unsent {
 		return
@@ -232,8 +233,8 @@ func (r *resend) measure(s sample) {
 func (r *resend) isBogus() bool { return r.timeouts == maxBackoff && r.ambiguous >= bogusAfter }
 
 // tooShort reports whether the delay is too short, since slices have been resent unnecessarily for
-// a long time. bound is that of the latest sample. If it's long, the reason is rather an outage or
-// a full receiver.
+// a long time. bound is that of the latest sample. A long bound more likely means an outage or a
+// full receiver.
 func (r *resend) tooShort(bound time.Duration) bool {
 	return r.ambiguous >= bogusAnyway && r.lastAcked-r.lastExact >= bogusTime &&
 		bound < min(16*r.delay(), maxPatience)

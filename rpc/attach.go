@@ -40,8 +40,8 @@ import (
 //     order, before SendDatagram blocks. The number must never change. With SendQueue, calls are
 //     sent without waking a goroutine.
 type Carrier interface {
-	// SendDatagram sends p without retaining it. It may block until CloseWithError is called.
-	// It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram that is too
+	// SendDatagram sends p without retaining it. It may block, but CloseWithError must then
+	// unblock it. It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram that is too
 	// large for the path. Any other error ends the connection.
 	SendDatagram(p []byte) error
 

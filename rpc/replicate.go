@@ -58,8 +58,8 @@ func (w *World) replicate(now time.Time) {
 // Comparing an unchanged state takes about 10 ns.
 //
 // If there are more states, Run compares them only in steps that look at all connections. These are
-// the ticks, and one step per settleTime. Otherwise the cost of each message would grow with the
-// number of actors. Tests set fewStates.
+// the ticks, one step per settleTime and, with at most fewConns connections, all steps. Otherwise
+// the cost of each message would grow with the number of actors. Tests set fewStates.
 var fewStates = 256
 
 // compare compares all states that are due.

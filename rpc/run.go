@@ -235,9 +235,9 @@ func (w *World) runHooks() {
 // second. In addition, it ticks 30 times a second while states are in flight, and on a server with
 // clients while [At] or [Relevant] decides about actors.
 //
-// With more than 16 connections, an event makes Run look only at the connections that are involved.
-// With more than 256 states, Run doesn't compare them then. It catches up on the other connections
-// and on the states in another tick, within a thirtieth of a second.
+// With more than 16 connections, an event makes Run look only at the connections that are involved,
+// and compare states only if there are at most 256. It catches up on the other connections and on
+// the states in another tick, within a thirtieth of a second.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving(true)
 	defer w.drive.Exit()

@@ -108,9 +108,9 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
-// cover has the account promise memory for ahead bytes of credit, in addition to what it has
-// promised already. If there isn't enough memory, it returns false and promises nothing. It must be
-// called on the world's goroutine, with or without mu.
+// cover has the account promise whatever memory is still missing for ahead bytes of credit. If
+// there isn't enough, it returns false and promises nothing. It must be called on the world's
+// goroutine, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	missing := heldBytes(ahead) - a.promised
 	if missing <= 0 {

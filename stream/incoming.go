@@ -226,7 +226,7 @@ func (in *incoming) waitsForSender() bool {
 // lately. If the sender does use it later, cover asks for another promise.
 //
 // It also reports whether the transfer is stuck, and when something last arrived. A transfer is
-// stuck if it waits for its sender while it holds more bytes than the sender has sent lately.
+// stuck if it waits for its sender, which has lately sent nothing, or less than the transfer holds.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 
 const (
 	maxPacket   = 1400 // NET_MAX_PACKETSIZE
-	maxChunks   = 255  // fits the count's byte; 0.7 writes 256 as 0, and 0.6 any number modulo 256
+	maxChunks   = 255  // the count is a byte: 0.7 sends 256 as 0, 0.6 sends any count modulo 256
 	ackHighBits = 0x03
 	tokenBytes  = 4
 	plainHeader = 3            // size of a header without a token
@@ -139,8 +139,8 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 }
 
 // AppendPacket appends a packet: its header and its payload, which is chunks or a control message.
-// As the game's peers do, it codes chunks with the Huffman code if that makes them shorter,
-// whatever h.Compressed says.
+// Like the game's own peers, it Huffman-codes the chunks if that makes them shorter, regardless of
+// h.Compressed.
 func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
 	return appendPacket(b, v, h, payload, false)
 }
@@ -189,9 +189,9 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 	return payload, err
 }
 
-// AppendToken appends DDNet's security token to a payload. DDNet speaks 0.6, and puts the token
-// behind the chunks or the control message of a packet, with which it is compressed. Both ends of
-// a connection send the same token.
+// AppendToken appends DDNet's security token to a payload. DDNet speaks 0.6. It appends the token
+// to the chunks or the control message of a packet and compresses it along with them. Both ends
+// of a connection send the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }

@@ -43,7 +43,7 @@ type congestion interface {
 type ack struct {
 	now, sent time.Duration
 	rtt       time.Duration
-	latest    bool          // it was sent last of the packets in the ack
+	latest    bool          // the most recently sent packet in this ack
 	delivered float64       // packets that arrived while it was in flight
 	took      time.Duration // time in which these arrived
 	inFlight  int           // packets still in flight
@@ -183,14 +183,14 @@ func (s *sender) lose(t time.Duration) {
 	}
 }
 
-// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). The timeout doubles with each
-// one in a row, up to 64 times.
+// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). Each consecutive timeout doubles
+// the interval, up to 64 times its base.
 func (s *sender) setPTO(t time.Duration) {
 	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
 }
 
-// Advance runs the timers of losses and probes. From the third timeout in a row, it calls the
-// congestion control's timeout.
+// Advance runs the timers of losses and probes. On the third and later consecutive timeouts, it
+// also notifies the congestion control.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t

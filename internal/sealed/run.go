@@ -35,9 +35,9 @@ const (
 	heavyLoad = 3 * loadTurns
 	// loadTurns is the number of turns over which the load is averaged.
 	loadTurns = 8
-	// While bulk is in flight, we ask QUIC again for the addresses and the packet size after
-	// followBulk, or when a packet arrives from another address. Without bulk, we wait for
-	// followPlay instead. Asking quic-go accounts for 10 % of a turn with play, because the
+	// We ask QUIC again for the addresses and the packet size when a packet arrives from another
+	// address, and otherwise after followBulk while bulk is in flight, or after followPlay without
+	// bulk. Asking quic-go accounts for 10 % of a turn with play, because the
 	// memory of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond

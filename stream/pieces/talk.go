@@ -76,7 +76,7 @@ func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// TakeBlob waits for a blob of the other side and returns it unread, so that the caller can
+// TakeBlob waits for a blob from the other side and returns it unread, so that the caller can
 // look at its Size first. If the blob has more than maxBytes, TakeBlob rejects it and returns
 // ErrViolation.
 func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream.IncomingBlob, error) {
@@ -92,7 +92,7 @@ func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream
 	return in, nil
 }
 
-// take waits for a blob of the other side, whatever its size.
+// take waits for a blob from the other side, whatever its size.
 func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, error) {
 	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
