@@ -41,8 +41,8 @@ import (
 //     sent without waking a goroutine.
 type Carrier interface {
 	// SendDatagram sends p without retaining it. It may block, but CloseWithError must then
-	// unblock it. It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram that is too
-	// large for the path. Any other error ends the connection.
+	// unblock it. It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram
+	// that is too large for the path. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
 	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon

@@ -161,8 +161,9 @@ const (
 	// more than Config.DoS allows.
 	RPCDoS
 
-	// ServerBusy means that as many other clients are in their handshake as Config.MaxHandshakes
-	// or MaxHandshakesPerAddress allows. Since there may be room a moment later, Dial tries again by itself.
+	// ServerBusy means that as many other clients are in their handshake as
+	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. Since there may be room a moment
+	// later, Dial tries again by itself.
 	//
 	// Dial also tries again if Config.MaxConnsPerAddress is reached and the client had to prove
 	// its address, because QUIC has only one code for both cases.
