@@ -169,6 +169,9 @@ type condition struct {
 // setCondition switches a condition. If that makes fields visible to a client, the next Flush
 // sends them.
 func (a *Actor) setCondition(c condition, on bool) {
+	if a.states.conditions[c] == on {
+		return // games may call this in every tick
+	}
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
 	}
