@@ -25,7 +25,7 @@ func (c *Conn) canSendBunch(may allowance) bool {
 			return true
 		}
 	}
-	return may.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
+	return may.bulk && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
 }
 
 // hasPending reports whether anything is queued on the given number of levels, starting with

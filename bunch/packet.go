@@ -139,7 +139,7 @@ func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.mustAsk }
 // bunches of the lost packet would be retransmitted in another packet, which would need room
 // as well, and so on forever.
 func (c *Conn) makeRoom(t time.Duration, required bool) bool {
-	if !c.sent.full() {
+	if c.sent.makeRoom() {
 		return true
 	}
 	if p := c.sent.At(c.sent.Oldest); p.fate == flying {

@@ -148,10 +148,10 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch should be sent, and prepares it. This is the case once no
+// prepareDue reports whether a repair bunch should be sent, and if so prepares it. This is the case once no
 // bulk is queued and the owner has no more of it. No repair bunch is sent if we have sent
 // enough packets to know that the path hardly loses any.
-func (r *repairs) due(path *pathState, bulk *level) bool {
+func (r *repairs) prepareDue(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&
 		r.loss.Estimate(path.Loss) >= tailLoss && r.prepareNext(path.Loss)
 }
@@ -159,7 +159,7 @@ func (r *repairs) due(path *pathState, bulk *level) bool {
 // place adds repair bunches to the packet, as many as fit. If Unsent takes the packet back,
 // they aren't sent again, since no data is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
-	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.due(path, bulk) {
+	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.prepareDue(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]
 		b.buf = appendRepair(b.buf, r.current)
 		b.bunches++

@@ -97,18 +97,17 @@ const bareRecords = 2048
 // play doesn't take more.
 const initialSent = 4
 
-// full drops the records that we no longer need, and reports whether there is still no room for
-// another one.
+// makeRoom reports whether there is room for another record. If there isn't, it first drops the
+// records that we no longer need.
 //
 // More records than seenWindow would be of no use, since the peer doesn't remember more
 // packets.
-func (s *sentPackets) full() bool {
+func (s *sentPackets) makeRoom() bool {
 	limit := max(bareRecords, min(seenWindow, 8*s.loaded))
-	if s.Len() < limit {
-		return false
+	if s.Len() >= limit {
+		s.dropDecided()
 	}
-	s.dropDecided()
-	return s.Len() >= limit
+	return s.Len() < limit
 }
 
 // roomForTwo reports whether two records may be added before one must be dropped.

@@ -58,25 +58,25 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 func TestSentPacketsAreBounded(t *testing.T) {
 	var s sentPackets
 	for range seenWindow {
-		require.False(t, s.full())
+		require.True(t, s.makeRoom())
 		s.load(s.launch(0, 1))
 	}
-	require.True(t, s.full())
+	require.False(t, s.makeRoom())
 	require.Equal(t, seenWindow, s.Cap())
 	t.Log("# of packets without bunches fewer are remembered")
 	s = sentPackets{}
 	for range bareRecords {
-		require.False(t, s.full())
+		require.True(t, s.makeRoom())
 		s.launch(0, 1)
 	}
-	require.True(t, s.full())
+	require.False(t, s.makeRoom())
 	s.decide(s.At(0), acked)
-	require.False(t, s.full())
+	require.True(t, s.makeRoom())
 	s.launch(0, 1)
 	s.decide(s.At(s.Oldest), lost)
-	require.True(t, s.full(), "a lost one is not forgotten by itself")
+	require.False(t, s.makeRoom(), "a lost one is not forgotten by itself")
 	s.drop()
-	require.False(t, s.full())
+	require.True(t, s.makeRoom())
 	require.Equal(t, bareRecords, s.Cap())
 }
 
