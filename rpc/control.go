@@ -209,6 +209,9 @@ func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 // until the server has answered for the first time. On a server, t is now. ServerTime must be
 // called on the world's goroutine, with a now close to the time of the last Dispatch.
 //
+// Both worlds' clocks are the times that their games pass to Dispatch. A tick may run up to a
+// second late and be given the time at which it was due, provided that one in a second is on time.
+//
 // A client only begins to ask the server for its time when ServerTime is first called. Call it
 // early, in OnConnect, because the first answer takes a round trip and an accurate one takes a
 // second. From then on the client asks once a second, but only while other messages are
@@ -227,7 +230,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 		// Run may be sleeping. Wake it, so that it sends the request.
 		c.world.drive.Signal()
 	}
-	return c.times.ask.At(c.world.frame.beat.Of(now))
+	return c.times.ask.At(c.world.frame.game.Of(now))
 }
 
 // exchangeTimes sends requests for the time and answers to such requests. It runs at the very end
@@ -248,7 +251,7 @@ func (w *World) exchangeTimes() {
 // answerTime answers the pending request with the game clock's time at moment.
 func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
-	now := c.world.frame.beat.At(moment)
+	now := c.world.frame.game.At(moment)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
 		// The time doesn't fit into the message, so don't answer. A client that is waiting for an
 		// answer doesn't ask again.

@@ -536,6 +536,7 @@ func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 type frame struct {
 	now     time.Time  // as passed to the latest Dispatch or Flush
 	beat    clock.Beat // the game's time and the real time of the latest Dispatch
+	game    clock.Game // the game's clock, for Conn.ServerTime
 	open    bool       // between Dispatch and Flush
 	flushes uint64     // completed Flushes
 
@@ -555,6 +556,7 @@ func (f *frame) begin(now clock.Beat) {
 	f.now = now.Game
 	f.open = true
 	f.beat = now
+	f.game.Tick(now)
 }
 
 // activate makes the current step, or between two steps the next one, look at a connection. It does

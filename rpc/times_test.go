@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // timed drives a server by a game clock of its own, beside a client at another
@@ -18,6 +19,7 @@ type timed struct {
 	began  time.Time
 	game   func(since time.Duration) time.Time // the server's clock
 	paused time.Time                           // until when the server's world is not driven
+	late   func() time.Duration                // by how much a tick is late; nil = not at all
 	next   [2]time.Time                        // of the server and the client
 }
 
@@ -40,6 +42,10 @@ func (n *timed) run(d time.Duration, look func(now time.Time)) {
 		}
 		time.Sleep(time.Until(n.next[side]))
 		now := time.Now()
+		if n.late != nil {
+			now = n.next[side] // as a time.Ticker says
+			time.Sleep(n.late())
+		}
 		if side == 1 {
 			n.clients[0].Dispatch(now)
 			look(now)
@@ -114,6 +120,25 @@ func TestServerTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestServerTimeOfLateTicks: one tick in 20 takes long, so that the next ones run late. Each is
+// given the time at which it was due.
+func TestServerTimeOfLateTicks(t *testing.T) {
+	inTime(t, shifted(time.Hour, 1), func(n *timed) {
+		a := n.spawn(0)
+		random := testkit.Rand(t)
+		var before time.Time
+		n.run(time.Second, n.off(&before))
+		n.late = func() time.Duration {
+			if random.IntN(20) > 0 {
+				return 0
+			}
+			return time.Duration(random.Int64N(int64(90 * time.Millisecond)))
+		}
+		n.run(time.Minute, func(now time.Time) { _ = wave.Call(a, Raw("12345678")); n.off(&before)(now) })
+		require.Zero(t, n.ends[0].Stats().ServerTime.Steps)
+	})
 }
 
 // TestServerTimeIsSet: the server's game clock is set by an hour, and stops for

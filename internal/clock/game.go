@@ -1,0 +1,58 @@
+package clock
+
+import "time"
+
+const (
+	// punctualPeriod is the time in which at least one tick is expected to be on time.
+	punctualPeriod = time.Second
+
+	// maxLate is the longest that a tick can be late. If the game's clock falls behind by more, it
+	// was set back, or it stands still.
+	maxLate = time.Second
+)
+
+// A Game relates the clock of a game to real time.
+//
+// The game usually passes to a tick the time at which the tick was due: that of a time.Ticker, or
+// a multiple of its step. If the tick before took too long, the tick runs late, and the game's
+// clock seems to lag behind by a different amount in every tick. A Game therefore goes by the most
+// punctual of the latest ticks, whose age is between one and two punctualPeriods at most.
+//
+// The zero Game knows no tick. It is not safe for concurrent use.
+type Game struct {
+	recent Beat      // the most punctual tick of the current period
+	older  Beat      // that of the previous period; zero if there was none
+	began  time.Time // when the current period began, in real time
+}
+
+// Tick adds a tick.
+func (g *Game) Tick(b Beat) {
+	late := b.lateBy(g.recent)
+	switch {
+	case g.recent.Real.IsZero(), late > maxLate:
+		*g = Game{recent: b, began: b.Real}
+	case b.Real.Sub(g.began) >= punctualPeriod:
+		g.older = g.recent
+		g.recent = b
+		g.began = b.Real
+	case late < 0:
+		g.recent = b
+	}
+}
+
+// At converts a real time to the game's clock, assuming that the game's clock runs at real speed.
+func (g *Game) At(moment time.Time) time.Time { return g.punctual().At(moment) }
+
+// Of converts a time of the game's clock to real time.
+func (g *Game) Of(game time.Time) time.Time { return g.punctual().Of(game) }
+
+// punctual returns the most punctual of the latest ticks.
+func (g *Game) punctual() Beat {
+	if !g.older.Real.IsZero() && g.recent.lateBy(g.older) > 0 {
+		return g.older
+	}
+	return g.recent
+}
+
+// lateBy returns by how much b is later than one would expect after another tick.
+func (b Beat) lateBy(other Beat) time.Duration { return other.At(b.Real).Sub(b.Game) }
