@@ -153,13 +153,13 @@ func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onl
 // instance, is relevant to everyone who sees the pawn that carries it.
 //
 // The actor follows another actor and uses its position and cull distance. If an actor owns it,
-// it follows that actor. If a connection owns it, it follows the connection's view actor (see
-// [Conn.SetView]). If the followed actor is AlwaysRelevant, all connections that have a view see
-// both. Any copy, even a previous owner's, closes 5 s after its client last saw the followed
-// actor.
+// it follows that actor, or the one that its owner follows. If a connection owns it, it follows the
+// connection's view actor (see [Conn.SetView]). If the followed actor is AlwaysRelevant, all
+// connections that have a view see both. Any copy, even a previous owner's, closes 5 s after its
+// client last saw the followed actor.
 //
-// If there is no actor to follow, or if [Relevant] decides about the followed actor, only the
-// owner has a copy, and SetOwner closes the previous owner's.
+// If there is no actor to follow, or if the followed actor is OnlyRelevantToOwner or [Relevant]
+// decides about it, only the owner has a copy, and SetOwner closes the previous owner's.
 //
 // While the server itself owns the actor, its position comes from the [At] of its own class. If
 // the class has no At, no connection has the actor.

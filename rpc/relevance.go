@@ -488,27 +488,43 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 
 // locate updates the actor's position and cull distance in the grid.
 func (a *Actor) locate() {
-	source := a
-	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
-		// The actor is RelevantAsOwner, so use its owner's position. If a connection owns it
-		// directly, use the position of the actor from which the connection sees.
-		source = a.owner
-		if source == nil {
-			source = a.conn.viewTarget()
-		}
-	}
-
-	grid := &a.world.relevance.grid
+	source := a.followed()
 	x, y, z, ok := source.position()
 	if a.relevancy.rule != byGrid {
 		return // At has destroyed the actor or torn it off
 	}
-	if !ok || source.relevancy.rule == byGame {
-		// There's no position, or the game's function decides about the owner instead.
+	grid := &a.world.relevance.grid
+	if source == nil || source.dead || !source.seenFromAround(ok) {
 		grid.Remove(&a.relevancy.place)
 		return
 	}
 	grid.Set(&a.relevancy.place, x, y, z, source.cullDistance())
+}
+
+// seenFromAround reports whether all connections whose view is near see the actor. positioned is
+// whether it has a position, without which it's only near if it is AlwaysRelevant.
+func (a *Actor) seenFromAround(positioned bool) bool {
+	if a.relevancy.rule == byGame || a.relevancy.rule == byOwner {
+		return false // the game's function decides, or nobody but the owner sees it
+	}
+	return positioned || a.relevancy.always
+}
+
+// followed returns the actor whose position and cull distance count for this one, or nil if there
+// is none. If the actor is RelevantAsOwner, that's its owner's. If a connection owns it directly,
+// it's the actor from which the connection sees.
+func (a *Actor) followed() *Actor {
+	for a.relevancy.asOwner {
+		switch {
+		case a.owner != nil:
+			a = a.owner
+		case a.conn != nil:
+			return a.conn.viewTarget()
+		default:
+			return a
+		}
+	}
+	return a
 }
 
 // cullDistance returns the distance within which others see the actor.

@@ -436,6 +436,44 @@ func TestRelevantAsOwner(t *testing.T) {
 	})
 }
 
+// TestRelevantAsOwnerOfOwners: who sees a pawn sees its gun and the gun's scope, whether or not
+// they have an At, and nobody sees a gun by the position of a pawn that only its owner sees.
+func TestRelevantAsOwnerOfOwners(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 3, rpc.Config{})
+		r.scout(0, 0)
+		r.scout(1, 5000)
+		pawn := r.scout(-1, 50)
+		for _, b := range []*rpc.Binding[*scout]{r.server.medals, r.server.scouts} {
+			gun, scope := r.spawn(b, -1, 5000, rpc.RelevantAsOwner()), r.spawn(b, -1, 5000, rpc.RelevantAsOwner())
+			seen := func(want ...bool) {
+				t.Helper()
+				net.Advance(6 * time.Second)
+				for client := range want {
+					require.Equal(t, want[client], r.has(client, gun), "the gun at client %d", client)
+					require.Equal(t, want[client], r.has(client, scope), "the scope at client %d", client)
+				}
+			}
+			require.NoError(t, r.server.SetOwner(scope.actor, gun.actor))
+			lies := b == r.server.scouts // it has an At
+			seen(false, lies, false)
+			require.NoError(t, r.server.SetOwner(gun.actor, pawn.actor))
+			seen(true, false, false)
+			require.NoError(t, r.server.SetOwner(pawn.actor, r.conns[2]))
+			seen(true, false, true)
+			require.NoError(t, r.server.SetOwner(pawn.actor, nil))
+
+			ghost := r.scout(2, 50, rpc.OnlyRelevantToOwner())
+			require.NoError(t, r.server.SetOwner(gun.actor, ghost.actor))
+			seen(false, false, true)
+			banner := r.spawn(r.server.medals, -1, 0, rpc.AlwaysRelevant())
+			require.NoError(t, r.server.SetOwner(gun.actor, banner.actor))
+			seen(true, true, true)
+			require.NoError(t, r.server.Destroy(ghost.actor))
+		}
+	})
+}
+
 // TestLastOwnerWhoSeesIt: an actor leaves its owner before the client has acknowledged
 // the open, and is relevant to that client all the same. The client keeps the copy
 // that is in flight. Before, it closed, and opened again two round trips later.
