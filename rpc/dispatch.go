@@ -127,11 +127,6 @@ func (w *World) closeForViolation(c *Conn, cause *CloseError) {
 	c.abort(cause)
 }
 
-// violationf returns the error for a peer that has broken a rule.
-func violationf(code Code, format string, args ...any) *CloseError {
-	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
-}
-
 // stateMethod is the id of the message by which the server sends the last state of an actor
 // before it closes the channel.
 const stateMethod = maxMethods + 1

@@ -455,16 +455,3 @@ func (h *handshake) hello() control.Hello {
 	}
 	return ours
 }
-
-// controlCodes maps each kind of error of package control to the code that we close with.
-var controlCodes = map[control.Kind]Code{
-	control.Unknown:     ControlChannelMessageUnknown,
-	control.Fail:        ControlChannelMessageFail,
-	control.PayloadFail: ControlChannelMessagePayloadFail,
-}
-
-// violation returns the CloseError for an error of package control.
-func violation(err error) *CloseError {
-	message := err.(*control.Error) // all errors of package control have this type
-	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
-}

@@ -254,6 +254,58 @@ func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) 
 // errNoReturn is the answer if the handler, or the function that it passed to Go, has panicked.
 var errNoReturn = errors.New("the handler did not return")
 
+// A RequestError says why a [Request] has no answer. It wraps the cause:
+//
+//	context.DeadlineExceeded    nobody answered in time
+//	context.Canceled            the context of Ask was canceled
+//	ErrClosed, a *CloseError    the connection ended, or the world was closed
+//	ErrClosed                   the actor ended, or its channel closed
+//	ErrDormant                  the actor is dormant
+//	ErrBacklogFull              Config.MaxRequests are open, at this end or at the other
+//	ErrUnbound                  the end that should answer has no handler
+//	ErrNotOwner                 the asker doesn't own the actor, or no longer did when the question arrived
+//	one of Class.Errors         the handler returned that error; Refused is set
+//	none, with Refused          the handler returned another error
+//	none, with RateLimited      the request was asked more often than its RateLimit, or the server's Config.DoS, allows
+//
+// A handler can return a RequestError itself to choose its Code.
+type RequestError struct {
+	Request string // name of the request, "Class.Name"
+
+	// Code is the Code of the handler's *RequestError, or the position in Class.Errors if the
+	// handler returned one of those errors. It is 0 for any other error.
+	Code uint32
+
+	// Text is the text of the handler's error, or says why there is no answer. It is valid UTF-8
+	// of at most 512 bytes.
+	Text        string
+	Refused     bool // the handler returned an error
+	RateLimited bool // asked too often; see above
+	cause       error
+}
+
+func (e *RequestError) Error() string {
+	switch {
+	// A handler has returned a nil *RequestError as an error. The resulting error isn't nil.
+	case e == nil:
+		return "the handler returned a nil *RequestError as an error; let it return nil"
+	case e.Refused && e.cause != nil:
+		return e.Text
+	case e.Refused && e.Code != 0:
+		return fmt.Sprintf("rpc: %s refused with code %d: %s", e.Request, e.Code, e.Text)
+	case e.Refused:
+		return fmt.Sprintf("rpc: %s refused: %s", e.Request, e.Text)
+	}
+	return fmt.Sprintf("rpc: %s has no answer: %s", e.Request, e.Text)
+}
+
+func (e *RequestError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.cause
+}
+
 // replyTo answers a postponed question, on the world's goroutine, if the asker is still waiting.
 func (r *Request[A, R]) replyTo(later *question, result R, err error) {
 	if later.actor.world.takePostponed(later) {
