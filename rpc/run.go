@@ -2,12 +2,8 @@ package rpc
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/bits"
-	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/clock"
@@ -151,39 +147,6 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 		w.game.RunTasks()
 	}
 	return time.Since(began)
-}
-
-// These constants limit the number of sealed carriers, opened by clients, that are started in one
-// Dispatch. The remaining carriers wait for the next Dispatch.
-//
-// Starting a carrier takes 40 µs. On a busy machine, it takes as long as the world's goroutine has
-// to wait for a processor. Very many clients may open carriers at the same time.
-const (
-	maxSealedStarts = 64
-	sealedStartTime = 2 * time.Millisecond // no more after this, but at least one
-)
-
-// maintainSealed calls maintain for the sealed carriers that have asked for it by calling wake.
-func (w *World) maintainSealed() {
-	started := 0
-	var deadline time.Time
-	for _, c := range w.frame.active {
-		s := c.sealed
-		if s == nil || !s.attention.Load() {
-			continue
-		}
-		if s.pending > 0 {
-			if started == 0 {
-				deadline = time.Now().Add(sealedStartTime)
-			} else if started == maxSealedStarts || time.Now().After(deadline) {
-				c.requestDispatch() // have the next Dispatch look at it
-				continue
-			}
-			started++
-		}
-		s.attention.Store(false)
-		s.maintain()
-	}
 }
 
 // expelEnded expels connections that have ended, once all messages that arrived before the end
@@ -397,138 +360,6 @@ func (w *World) unsettled() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.announced, (*Conn).needsTick)
-}
-
-// Post runs fn on the world's goroutine in the next Dispatch. If the world is closed, or if
-// Config.MaxPosts functions are waiting already, fn is dropped. The drop is logged, and counted
-// in [World.Dropped].
-func (w *World) Post(fn func()) {
-	mustRun("Post", fn == nil)
-	if err := w.post(fn); err != nil {
-		w.dropped.Add(1)
-		w.log.Warn("post dropped", "error", err)
-	}
-}
-
-// Do runs fn on the world's goroutine in the next Dispatch, and waits until fn has run.
-//
-// If ctx ends before fn begins, fn does not run, and Do returns the cause of ctx. If
-// Config.MaxPosts functions are waiting already, Do returns ErrBacklogFull. On the world's
-// goroutine it returns ErrOnWorld. If fn panicked, Do returns an error.
-//
-// In a closed world fn does not run, and Do returns ErrClosed at once. If the world is closed
-// while fn is waiting, Do returns ErrClosed unless a Dispatch runs fn within a second.
-func (w *World) Do(ctx context.Context, fn func()) error {
-	mustRun("Do", fn == nil)
-	if w.Inside() {
-		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
-	}
-	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
-	run := func() {
-		fn()
-		failed = nil
-	}
-	wait := func(done <-chan struct{}) error { return w.lobby.awaitDispatch(ctx, done) }
-	if err := w.runInDispatch(run, wait); err != nil {
-		return err
-	}
-	return failed
-}
-
-// runInDispatch posts fn and returns once it has returned or panicked. Until then it blocks in
-// wait. If wait gives up with an error before fn has begun, fn never runs, and runInDispatch
-// returns that error.
-func (w *World) runInDispatch(fn func(), wait func(done <-chan struct{}) error) error {
-	var claimed atomic.Bool // by the Dispatch that runs fn, or by us when we give up
-	done := make(chan struct{})
-	err := w.post(func() {
-		if claimed.CompareAndSwap(false, true) {
-			defer close(done)
-			fn()
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if err := wait(done); err != nil && claimed.CompareAndSwap(false, true) {
-		return err
-	}
-	<-done // fn is running already, so wait for it
-	return nil
-}
-
-// Inside reports whether the caller is on the goroutine that last drove the world. A call that
-// waits for the world would wait forever there.
-func (w *World) Inside() bool { return w.drive.Inside() }
-
-// Dropped returns the number of functions and calls that the world has dropped: posts that were
-// refused, local calls whose actor was destroyed or had no object, and functions of a closed world
-// that kept making calls and requests.
-func (w *World) Dropped() uint64 { return w.dropped.Load() }
-
-// post queues fn for the next Dispatch. It fails if the world is closed or the queue is full.
-func (w *World) post(fn func()) error {
-	err := w.lobby.post(fn)
-	if err == nil {
-		w.drive.Signal()
-	}
-	return err
-}
-
-// postUnlimited queues a function that must not be lost. It never fails, so the caller has to limit
-// the number of such functions.
-func (w *World) postUnlimited(fn func()) {
-	w.lobby.postUnlimited(fn)
-	w.drive.Signal()
-}
-
-// Guard runs fn, a function of the game, and reports whether it returned. It is for packages
-// that call functions of the game from their own hooks.
-//
-// If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil. It calls
-// function to get the name of what panicked, for OnPanic and the log. Guard closes nothing, because
-// only the package knows what must end. Without Config.OnPanic the panic continues.
-//
-// The world guards the handlers and hooks that it calls itself. If one panics, it closes the
-// connection with HandlerPanic.
-func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned bool) {
-	if w.config.OnPanic == nil {
-		fn()
-		return true
-	}
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			w.tellPanic(conn, function(), recovered)
-		}
-	}()
-	fn()
-	return true
-}
-
-// panicked closes the connection for which a function of the game has panicked.
-//
-// It's safe to name the function in the close reason. A peer that has joined has declared the
-// same classes, and before that only Config.Authenticate and Login run.
-func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
-	if conn != nil {
-		conn.abort(&CloseError{
-			Code:   HandlerPanic,
-			Reason: fmt.Sprintf("%v panicked", doing),
-			cause:  tasks.Panic{Recovered: recovered},
-		})
-	}
-	w.tellPanic(conn, doing.String(), recovered)
-}
-
-// tellPanic logs a panic and passes it to OnPanic. It must be called by the deferred function
-// that recovers, since the panic's stack is gone after that.
-func (w *World) tellPanic(conn *Conn, function string, recovered any) {
-	log := w.log
-	if conn != nil {
-		log = log.With("conn", conn)
-	}
-	log.Error("panic in a function of the game", "function", function, "panic", fmt.Sprint(recovered))
-	w.config.OnPanic(conn, function, recovered, debug.Stack())
 }
 
 // A frame is one step of the game: Dispatch, then the game's own tick, then Flush. The world
