@@ -2,24 +2,20 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
+	"math/rand/v2"
 	"net"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
-	"github.com/quivernet/quiver/internal/roster"
-	"github.com/quivernet/quiver/internal/shape"
-	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // A Carrier is the transport of one connection: it exchanges datagrams with one peer. Datagrams
@@ -238,13 +234,191 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	return c, nil
 }
 
-// origin returns the address to which the connection is charged in the per-address limits. It is
-// zero on a client.
-func (c *Conn) origin() netip.Prefix {
-	if !c.server {
-		return netip.Prefix{}
+// Dial connects world to the server at addr ("host:port"). It returns when the
+// server has welcomed the client. The world need not be driven for that. Each Dial
+// makes a new connection, even if one is open: see [World.Connect]. cert.Pinned
+// makes a config that trusts one certificate.
+//
+// If the host has several addresses, Dial tries up to six of them, alternating between IPv4 and
+// IPv6 and beginning with IPv4. It starts the next attempt after a quarter of a second (RFC
+// 8305), or at once if an attempt has failed. Earlier attempts continue meanwhile. If an address
+// refuses, or has a wrong certificate, Dial waits 2 s more for the silent addresses. If none
+// connects, Dial returns the first error that isn't a timeout, if any.
+//
+// If too many other clients are in their handshake with the server, Dial tries again by itself,
+// with pauses of up to a second, for as long as ctx and Config.HandshakeTimeout allow another
+// attempt. Many players may therefore dial at the same moment.
+//
+// The error is a [*CloseError] if the server still refuses at the last attempt, if it refuses for
+// another reason, such as Config.MaxConns, or if the connection ends before the welcome. The
+// error's Temporary method reports whether another attempt may succeed. Even after the welcome, a
+// server under pressure may take back the place of a client that is joining. The Conn then ends
+// with ServerBusy.
+//
+// If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or
+// when ctx ends. The error is then a net.Error whose Timeout is true, and another attempt may
+// succeed. The same holds if this machine has no network at the time. Other errors are
+// permanent, such as cert.ErrPinned or the error of an invalid address.
+//
+// Before Dial returns an error, it closes the socket, which may take a second. After a successful
+// Dial, [Conn.Wait] waits until the socket is closed.
+func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
+	if world == nil {
+		return nil, errorf("rpc: Dial %q for a nil *World", addr)
 	}
-	return door.AddressOf(c.RemoteAddr())
+	remotes, host, err := quicconn.Resolve(ctx, addr)
+	if err != nil {
+		return nil, errorf("rpc: Dial %q: %w", addr, err)
+	}
+	server := target{addrs: remotes, host: host, config: config}
+	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
+		socket, err := net.ListenUDP("udp", nil)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, world, socket, server, func() { _ = socket.Close() })
+	})
+	if err != nil {
+		return nil, errorf("rpc: Dial %q: %w", addr, err)
+	}
+	return c, nil
+}
+
+// DialPacket is like Dial, but uses the caller's socket. The caller must close the socket, after
+// [Conn.Wait] or after an error.
+//
+// quic-go tries to enlarge the socket's receive buffer. If it can't, for instance because the
+// socket has no SetReadBuffer, it logs this once with package log. The environment variable
+// QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true prevents that.
+func DialPacket(
+	ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World,
+) (*Conn, error) {
+	if world == nil {
+		return nil, errors.New("rpc: DialPacket for a nil *World")
+	}
+	server := target{addrs: []net.Addr{addr}, config: config}
+	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
+		return dial(ctx, world, socket, server, func() {})
+	})
+	if err != nil {
+		return nil, errorf("rpc: Dial %v: %w", addr, err)
+	}
+	return c, nil
+}
+
+// Backoff of a client that is refused because of other handshakes. Pauses begin at firstPause and
+// double up to maxPause. Each pause is shortened by a random amount, up to half, to spread the
+// clients out.
+//
+// A server admits some hundred clients a second, and a refusal costs it one packet.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// retryWhileBusy calls dial until the server has room for the handshake. When the time left
+// before the limit or ctx's deadline is too short for another pause, it gives up and returns the
+// server's refusal.
+func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
+	until := time.Now().Add(limit)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	var refused error
+	for longest := firstPause; ; longest = min(2*longest, maxPause) {
+		c, err := dial()
+		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
+			// This attempt had no time to get an answer. The last refusal is more informative.
+			return nil, refused
+		}
+		pause := longest - rand.N(longest/2)
+		if err == nil || !busy(err) || time.Now().Add(pause).After(until) {
+			return c, err
+		}
+		refused = err
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// busy reports whether a server has refused a client because other clients are in their
+// handshake, which is a temporary condition.
+func busy(err error) bool {
+	closed, ok := errors.AsType[*CloseError](err)
+	return ok && closed.Remote && closed.Code == ServerBusy
+}
+
+// A target is the server that a client dials.
+type target struct {
+	addrs  []net.Addr
+	host   string // for TLS; empty if the caller gave an address
+	config *tls.Config
+}
+
+// dial makes a single attempt to connect, over a transport of its own. It calls free when the
+// socket is no longer used.
+func dial(
+	ctx context.Context, world *World, socket net.PacketConn, server target, free func(),
+) (*Conn, error) {
+	if server.config == nil {
+		free()
+		return nil, errors.New("a TLS config is needed; see cert.Pinned")
+	}
+	if err := world.lobby.mayBecomeClient(world.actors.alive.Load()); err != nil {
+		free()
+		return nil, err
+	}
+	conn, shared, release := world.share(socket, nil)
+	tlsConfig := quicconn.TLS(server.config, server.host)
+	carrier, err := quicconn.Dial(ctx, conn, shared, server.addrs, tlsConfig, world.config.quic(), func() {
+		release()
+		free()
+	})
+	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
+		return nil, &CloseError{
+			Code:   ServerBusy,
+			Reason: "the server takes no handshake now, or none from this address",
+			Remote: true,
+			cause:  refused.Unwrap(),
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := world.connect(ctx, carrier)
+	if err != nil {
+		carrier.Wait()
+	}
+	return c, err
+}
+
+// share wraps a socket for QUIC and, with Config.Sealed, also for sealed packets. If the system
+// refuses to send a packet, the packet counts as lost, and the connection lives on.
+//
+// guard, which may be nil, inspects QUIC packets. The caller must call release when it no longer
+// uses the socket.
+func (w *World) share(
+	socket net.PacketConn, guard sealed.Guard,
+) (conn net.PacketConn, shared *sealed.Socket, release func()) {
+	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed {
+		// For all other sockets, quic-go sets the buffers itself.
+		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
+			w.log.Warn("the socket's buffers are small for sealed packets",
+				"addr", socket.LocalAddr(), "error", err)
+		}
+	}
+	release = func() {}
+	if w.sockets != nil {
+		socket, release = w.sockets.Add(socket)
+	}
+	if w.config.Sealed {
+		shared = sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard})
+		return shared.QUIC(), shared, release
+	}
+	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, release
 }
 
 // evict ends a handshake to make room for another one. It does nothing if c is nil.
@@ -261,257 +435,4 @@ func (w *World) evict(c *Conn) {
 	// client a refusal. Conn.abort wouldn't do so in that case.
 	c.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
-}
-
-// start starts the link and the handshake. It returns why the world was closed, or nil if it
-// is open.
-func (c *Conn) start(carrier link.Carrier) *CloseError {
-	w := c.world
-	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
-	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
-	if c.allowance.Limited() {
-		config.Rate = c.allowance
-	}
-
-	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
-	// all of these fields are set.
-	return w.lobby.attach(c, func() {
-		c.link = link.New(carrier, config, c.machine, machines...)
-		c.extended.Link = c.link
-		c.work.Go(c.runHandshake)
-	})
-}
-
-// onWake is called by the link when something has arrived for the world or the handshake. It may
-// run on a goroutine that finish is waiting for.
-func (c *Conn) onWake() {
-	if !c.joined.Load() {
-		c.handshakeWake.Ring()
-		return
-	}
-	c.extended.Wake()
-	c.requestDispatch()
-}
-
-// joinWorld hands a connection to the world at the end of its handshake. It returns false if the
-// connection has ended or was evicted in the meantime.
-func (c *Conn) joinWorld() (joined bool) {
-	c.endOlderConns()
-	if !c.world.lobby.join(c) {
-		return false
-	}
-	c.applyReceiveLimit()
-	close(c.welcomed)
-
-	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
-	// further Dispatch follows, and we would warn that nobody drives the world.
-	c.expectDispatch()
-	c.onWake()
-	return true
-}
-
-// finish ends the connection after its link has ended. The link calls it once, on a new
-// goroutine, because it has to wait for goroutines that use the link, such as the sealed
-// carrier's.
-func (c *Conn) finish() {
-	w := c.world
-	w.lobby.markEnded(c)
-	if c.sealed != nil {
-		c.sealed.carriers.close()
-		c.sealed.carriers.wait()
-	}
-	joined := w.lobby.detach(c)
-	if !joined {
-		c.trace.Ended("the handshake failed")
-		if !c.refused.Load() {
-			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
-		}
-	}
-	close(c.done)
-	w.drive.Signal() // the world has to expel the connection
-
-	// Done doesn't wait for this, but Wait does.
-	c.work.Wait()
-	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
-		quic.Wait()
-	}
-	close(c.stopped)
-}
-
-// endOlderConns ends older connections of the same identity if there are more than
-// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
-// their end before it learns of c.
-func (c *Conn) endOlderConns() {
-	old, refused := c.world.lobby.claim(c)
-	if refused != nil {
-		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
-		// checked this, but others may have joined since.
-		c.abort(refused)
-	}
-	c.predecessors = append(c.predecessors, old...)
-	for _, other := range old {
-		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
-			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
-		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
-		select {
-		case <-other.done:
-		case <-c.link.Done():
-		}
-	}
-}
-
-// admit announces a connection that has joined to the game. The hooks and the opens are queued
-// as tasks, so that each of them runs even if another one panics.
-func (w *World) admit(c *Conn) {
-	w.announced = append(w.announced, c)
-	c.admitted = true
-	c.requestDispatch() // something may have arrived while c waited in joining
-	w.watchCalls(c)
-	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
-	logSealedMismatch(c)
-	c.trace.Joined(c.identity)
-	for _, hook := range w.extended.Joined {
-		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
-	}
-	w.game.Later(c, tasks.Doing{}, func() { w.tellGonePlaced(c) })
-	w.openOwned(c)
-	w.greeting.conn = c
-	for _, hook := range w.onConnect {
-		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
-	}
-	if w.config.OnConnect != nil {
-		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
-	}
-	for a := range w.actors.always.all {
-		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { w.greeting.show(a) })
-	}
-	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
-}
-
-// A greeting is the part of a connection's admission in which OnConnect runs and then the
-// AlwaysRelevant actors open. Because of this order, an actor that OnConnect gives to the
-// connection opens as the connection's own. UE: nothing replicates to a connection before
-// PostLogin returns.
-type greeting struct {
-	conn   *Conn           // the connection that is joining, or nil
-	closed map[*Actor]bool // don't open these, because the game has called CloseTo(conn) for them
-}
-
-// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It is
-// called when the actor's turn comes, or earlier if OnConnect calls one of its Multicasts.
-func (g *greeting) show(a *Actor) {
-	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
-	if g.conn != nil && isListed && !g.closed[a] {
-		_ = a.world.openAlways(a, g.conn)
-	}
-}
-
-// close prevents this greeting from opening an actor that the game has closed for c.
-func (g *greeting) close(a *Actor, c *Conn) {
-	if c != g.conn {
-		return
-	}
-	if g.closed == nil {
-		g.closed = make(map[*Actor]bool)
-	}
-	g.closed[a] = true
-}
-
-// openOwned queues the opens of the actors that Config.Login has given to a connection, and of
-// the actors that those own in turn.
-func (w *World) openOwned(c *Conn) {
-	for root := range c.shown.owned.all {
-		for _, a := range root.withOwned(nil) {
-			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
-				if a.conn == c { // a hook may have given the actor to somebody else
-					w.openAlways(a, c)
-				}
-			})
-		}
-	}
-}
-
-// openAlways opens an actor for a connection. It logs any error before returning it.
-func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.tornOff {
-		return nil // this happened while the open was queued
-	}
-	err := a.ensureOpen(c)
-	if err == nil || !c.usable() || a.dead {
-		return nil
-	}
-	a.logNotOpened(c, err)
-	return err
-}
-
-// expel undoes admit after a connection has ended. The end of its actors and the OnDisconnect
-// hooks are queued as tasks.
-func (w *World) expel(c *Conn) {
-	w.discard(c)
-	if c.watched != nil {
-		w.dos.detector.Leave(c.watched.peer)
-	}
-	w.relevance.connLeaves(w.announced, c)
-	w.lobby.free(c)
-	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
-	w.frame.remove(c)
-	c.admitted = false
-
-	err := c.closeError()
-	if err.Code == ReliableBufferOverflow {
-		w.overflows++
-	}
-	c.requests.end(nil, err)
-	w.background.jobs.End(&c.requests.running, c.party())
-	c.trace.Ended(err.Code.String())
-	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
-		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
-
-	// Sort the channels, because the order of a map differs from run to run.
-	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
-	}
-	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
-		w.game.Later(c, tasks.Doing{}, func() { c.endDetached(ref) })
-	}
-	c.shown.unacked = nil
-	for a := range c.shown.detached {
-		a.forgetDetached(c)
-	}
-
-	for _, hook := range w.onDisconnect {
-		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
-	}
-	if w.config.OnDisconnect != nil {
-		w.game.Later(c, tasks.Doing{What: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
-	}
-	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
-}
-
-// endActor clears one channel of a connection that has ended. On a server, the actor is just no
-// longer open there. On a client, the copy ends.
-func (c *Conn) endActor(channel uint64) {
-	a := c.channels[channel]
-	if a == nil {
-		return // the game has ended the actor in the meantime
-	}
-	c.setChannel(channel, nil)
-	if o := a.openingOn(c); o != nil {
-		a.forget(o)
-	}
-	if !c.server {
-		// Drop the references in its states first. Otherwise, if the states refer to a torn-off
-		// copy, OnRep would run later, when that copy ends.
-		a.states.removeReferences(c)
-		a.end(Disconnected)
-	}
-}
-
-// endDetached is called after the client's connection has ended, to end a copy whose channel had
-// closed earlier. A torn-off copy survives, because it belongs to the client.
-func (c *Conn) endDetached(ref Ref) {
-	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
-		a.states.removeReferences(c)
-		a.end(Disconnected)
-	}
 }

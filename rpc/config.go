@@ -9,8 +9,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/quic-go/quic-go"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -434,6 +437,11 @@ func (c *Config) pingTime(server bool) time.Duration {
 		return min(c.IdleTimeout/4, time.Second)
 	}
 	return min(max(c.IdleTimeout/4, time.Second), 5*time.Second)
+}
+
+// quic returns the config for QUIC connections.
+func (c *Config) quic() *quic.Config {
+	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
 // validate returns an error if a value is out of range. It expects the defaults to be filled

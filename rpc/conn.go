@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/refs"
+	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
 )
@@ -213,6 +215,112 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	}
 	machine.Refuse(bunch.Code(BunchPrematureChannel))
 	return machine
+}
+
+// origin returns the address to which the connection is charged in the per-address limits. It is
+// zero on a client.
+func (c *Conn) origin() netip.Prefix {
+	if !c.server {
+		return netip.Prefix{}
+	}
+	return door.AddressOf(c.RemoteAddr())
+}
+
+// start starts the link and the handshake. It returns why the world was closed, or nil if it
+// is open.
+func (c *Conn) start(carrier link.Carrier) *CloseError {
+	w := c.world
+	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
+	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
+	if c.allowance.Limited() {
+		config.Rate = c.allowance
+	}
+
+	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
+	// all of these fields are set.
+	return w.lobby.attach(c, func() {
+		c.link = link.New(carrier, config, c.machine, machines...)
+		c.extended.Link = c.link
+		c.work.Go(c.runHandshake)
+	})
+}
+
+// onWake is called by the link when something has arrived for the world or the handshake. It may
+// run on a goroutine that finish is waiting for.
+func (c *Conn) onWake() {
+	if !c.joined.Load() {
+		c.handshakeWake.Ring()
+		return
+	}
+	c.extended.Wake()
+	c.requestDispatch()
+}
+
+// joinWorld hands a connection to the world at the end of its handshake. It returns false if the
+// connection has ended or was evicted in the meantime.
+func (c *Conn) joinWorld() (joined bool) {
+	c.endOlderConns()
+	if !c.world.lobby.join(c) {
+		return false
+	}
+	c.applyReceiveLimit()
+	close(c.welcomed)
+
+	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
+	// further Dispatch follows, and we would warn that nobody drives the world.
+	c.expectDispatch()
+	c.onWake()
+	return true
+}
+
+// endOlderConns ends older connections of the same identity if there are more than
+// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
+// their end before it learns of c.
+func (c *Conn) endOlderConns() {
+	old, refused := c.world.lobby.claim(c)
+	if refused != nil {
+		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
+		// checked this, but others may have joined since.
+		c.abort(refused)
+	}
+	c.predecessors = append(c.predecessors, old...)
+	for _, other := range old {
+		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
+			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
+		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
+		select {
+		case <-other.done:
+		case <-c.link.Done():
+		}
+	}
+}
+
+// finish ends the connection after its link has ended. The link calls it once, on a new
+// goroutine, because it has to wait for goroutines that use the link, such as the sealed
+// carrier's.
+func (c *Conn) finish() {
+	w := c.world
+	w.lobby.markEnded(c)
+	if c.sealed != nil {
+		c.sealed.carriers.close()
+		c.sealed.carriers.wait()
+	}
+	joined := w.lobby.detach(c)
+	if !joined {
+		c.trace.Ended("the handshake failed")
+		if !c.refused.Load() {
+			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+		}
+	}
+	close(c.done)
+	w.drive.Signal() // the world has to expel the connection
+
+	// Done doesn't wait for this, but Wait does.
+	c.work.Wait()
+	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
+		quic.Wait()
+	}
+	close(c.stopped)
 }
 
 // World returns the world that the connection belongs to.

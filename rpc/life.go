@@ -1,0 +1,245 @@
+package rpc
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/roster"
+	"github.com/quivernet/quiver/internal/tasks"
+)
+
+// takeInbox takes what other goroutines have handed to the world's goroutine.
+func (w *World) takeInbox() {
+	w.callers.Take(w.frame.activate)
+	joined, ended, refused := w.lobby.take(w.game.Post)
+	w.ending = append(w.ending, ended...)
+	for _, c := range joined {
+		c.predecessors = append(c.predecessors, w.endedBefore(c)...)
+		w.joining = append(w.joining, c)
+	}
+	for _, c := range refused {
+		// The connection never joined, but Login may have given it actors.
+		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
+	}
+}
+
+// endedBefore returns the ended connections whose OnDisconnect must run before OnConnect of c. On a
+// server, these are the earlier connections of the same identity. On a client, they are all earlier
+// connections.
+func (w *World) endedBefore(c *Conn) (before []*Conn) {
+	for _, old := range w.ending {
+		sameClient := !c.server || c.identity != "" && c.identity == old.identity
+		if !sameClient {
+			continue
+		}
+		if old.admitted || slices.Contains(w.joining, old) {
+			before = append(before, old) // it joined first
+		}
+	}
+	return before
+}
+
+// admitTime is the time after which a Dispatch stops admitting connections. It admits at least one.
+//
+// Each admission opens all actors that are open for everybody, and opening 10,000 of them takes
+// 20 ms. When a server restarts, all of its clients may join at the same moment.
+const admitTime = 8 * time.Millisecond
+
+// admitJoined admits connections that have joined, until admitTime is used up. The rest wait for
+// the next Dispatch. A connection also waits while an earlier connection of the same client has not
+// been expelled.
+//
+// spent is the part of admitTime that an earlier call in this Dispatch has used. The result also
+// includes the time used by this call.
+func (w *World) admitJoined(spent time.Duration) time.Duration {
+	if len(w.joining) == 0 {
+		return spent
+	}
+	began := time.Now().Add(-spent)
+	for i := 0; i < len(w.joining) && time.Since(began) < admitTime; {
+		c := w.joining[i]
+		if slices.ContainsFunc(c.predecessors, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
+			i++
+			continue
+		}
+		w.joining = slices.Delete(w.joining, i, i+1)
+		c.predecessors = nil // otherwise a connection would keep all earlier ones in memory
+		w.admit(c)
+		w.game.RunTasks()
+	}
+	return time.Since(began)
+}
+
+// admit announces a connection that has joined to the game. The hooks and the opens are queued
+// as tasks, so that each of them runs even if another one panics.
+func (w *World) admit(c *Conn) {
+	w.announced = append(w.announced, c)
+	c.admitted = true
+	c.requestDispatch() // something may have arrived while c waited in joining
+	w.watchCalls(c)
+	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
+	logSealedMismatch(c)
+	c.trace.Joined(c.identity)
+	for _, hook := range w.extended.Joined {
+		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
+	}
+	w.game.Later(c, tasks.Doing{}, func() { w.tellGonePlaced(c) })
+	w.openOwned(c)
+	w.greeting.conn = c
+	for _, hook := range w.onConnect {
+		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
+	}
+	if w.config.OnConnect != nil {
+		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
+	}
+	for a := range w.actors.always.all {
+		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { w.greeting.show(a) })
+	}
+	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
+}
+
+// A greeting is the part of a connection's admission in which OnConnect runs and then the
+// AlwaysRelevant actors open. Because of this order, an actor that OnConnect gives to the
+// connection opens as the connection's own. UE: nothing replicates to a connection before
+// PostLogin returns.
+type greeting struct {
+	conn   *Conn           // the connection that is joining, or nil
+	closed map[*Actor]bool // don't open these, because the game has called CloseTo(conn) for them
+}
+
+// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It is
+// called when the actor's turn comes, or earlier if OnConnect calls one of its Multicasts.
+func (g *greeting) show(a *Actor) {
+	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
+	if g.conn != nil && isListed && !g.closed[a] {
+		_ = a.world.openAlways(a, g.conn)
+	}
+}
+
+// close prevents this greeting from opening an actor that the game has closed for c.
+func (g *greeting) close(a *Actor, c *Conn) {
+	if c != g.conn {
+		return
+	}
+	if g.closed == nil {
+		g.closed = make(map[*Actor]bool)
+	}
+	g.closed[a] = true
+}
+
+// openOwned queues the opens of the actors that Config.Login has given to a connection, and of
+// the actors that those own in turn.
+func (w *World) openOwned(c *Conn) {
+	for root := range c.shown.owned.all {
+		for _, a := range root.withOwned(nil) {
+			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
+				if a.conn == c { // a hook may have given the actor to somebody else
+					w.openAlways(a, c)
+				}
+			})
+		}
+	}
+}
+
+// openAlways opens an actor for a connection. It logs any error before returning it.
+func (w *World) openAlways(a *Actor, c *Conn) error {
+	if a.dead || a.tornOff {
+		return nil // this happened while the open was queued
+	}
+	err := a.ensureOpen(c)
+	if err == nil || !c.usable() || a.dead {
+		return nil
+	}
+	a.logNotOpened(c, err)
+	return err
+}
+
+// expelEnded expels connections that have ended, once all messages that arrived before the end
+// have run.
+func (w *World) expelEnded() {
+	for i := 0; i < len(w.ending); {
+		c := w.ending[i]
+		if c.mayStillRun() || slices.Contains(w.joining, c) {
+			i++
+			continue
+		}
+		w.ending = slices.Delete(w.ending, i, i+1)
+		w.expel(c)
+		w.game.RunTasks()
+	}
+}
+
+// expel undoes admit after a connection has ended. The end of its actors and the OnDisconnect
+// hooks are queued as tasks.
+func (w *World) expel(c *Conn) {
+	w.discard(c)
+	if c.watched != nil {
+		w.dos.detector.Leave(c.watched.peer)
+	}
+	w.relevance.connLeaves(w.announced, c)
+	w.lobby.free(c)
+	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
+	w.frame.remove(c)
+	c.admitted = false
+
+	err := c.closeError()
+	if err.Code == ReliableBufferOverflow {
+		w.overflows++
+	}
+	c.requests.end(nil, err)
+	w.background.jobs.End(&c.requests.running, c.party())
+	c.trace.Ended(err.Code.String())
+	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
+		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
+
+	// Sort the channels, because the order of a map differs from run to run.
+	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
+	}
+	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
+		w.game.Later(c, tasks.Doing{}, func() { c.endDetached(ref) })
+	}
+	c.shown.unacked = nil
+	for a := range c.shown.detached {
+		a.forgetDetached(c)
+	}
+
+	for _, hook := range w.onDisconnect {
+		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
+	}
+	if w.config.OnDisconnect != nil {
+		w.game.Later(c, tasks.Doing{What: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
+	}
+	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
+}
+
+// endActor clears one channel of a connection that has ended. On a server, the actor is just no
+// longer open there. On a client, the copy ends.
+func (c *Conn) endActor(channel uint64) {
+	a := c.channels[channel]
+	if a == nil {
+		return // the game has ended the actor in the meantime
+	}
+	c.setChannel(channel, nil)
+	if o := a.openingOn(c); o != nil {
+		a.forget(o)
+	}
+	if !c.server {
+		// Drop the references in its states first. Otherwise, if the states refer to a torn-off
+		// copy, OnRep would run later, when that copy ends.
+		a.states.removeReferences(c)
+		a.end(Disconnected)
+	}
+}
+
+// endDetached is called after the client's connection has ended, to end a copy whose channel had
+// closed earlier. A torn-off copy survives, because it belongs to the client.
+func (c *Conn) endDetached(ref Ref) {
+	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
+		a.states.removeReferences(c)
+		a.end(Disconnected)
+	}
+}
