@@ -132,6 +132,54 @@ func (t *actorTable) removeName(a *Actor) {
 	}
 }
 
+// A Ref is the network ID of an actor. Arguments, states and lists use it to refer to the actor
+// on both sides. 0 means no actor. A number is never used again while the server's world exists.
+// UE: FNetworkGUID.
+//
+// [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here.
+type Ref uint64
+
+func (r Ref) String() string {
+	if r == 0 {
+		return "no actor"
+	}
+	return fmt.Sprintf("actor %d", uint64(r))
+}
+
+// Actor returns the actor that ref names, or nil if it has ended or is not open here.
+//
+// On a server, if a client has sent the number in Raw bytes or in a type that decodes itself, use
+// [Conn.Actor] instead, because the client may name actors that it was never shown.
+//
+// A client of several servers should also use [Conn.Actor]. The servers number their actors
+// independently, and World.Actor just returns the first match.
+func (w *World) Actor(ref Ref) *Actor {
+	if w.IsServer() {
+		return w.actors.byRef[ref]
+	}
+	for _, c := range w.announced {
+		if a := c.copies.byRef[ref]; a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// Actor returns the actor that ref names, or nil if the client on c doesn't have it. The actor may
+// be open for c, or the client may have a copy whose channel is closed, such as a dormant or
+// placed one. [Actor.Channel] tells the two apart. Actor must be called on the world's goroutine.
+//
+// In [Config].OnConnect, AlwaysRelevant actors are not open yet.
+func (c *Conn) Actor(ref Ref) *Actor {
+	if !c.server {
+		return c.copies.byRef[ref]
+	}
+	if a := c.world.actors.byRef[ref]; a != nil && (a.openingOn(c) != nil || c.shown.hasDetached(a)) {
+		return a
+	}
+	return nil
+}
+
 // A SpawnOption is an option of [Spawn], [World.Spawn] or [Place].
 type SpawnOption func(*Actor)
 

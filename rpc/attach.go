@@ -234,6 +234,22 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	return c, nil
 }
 
+// evict ends a handshake to make room for another one. It does nothing if c is nil.
+func (w *World) evict(c *Conn) {
+	if c == nil {
+		return
+	}
+	busy := &CloseError{
+		Code:   ServerBusy,
+		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
+	}
+
+	// Abort the link even if we have already closed the connection and are still sending the
+	// client a refusal. Conn.abort wouldn't do so in that case.
+	c.stop(busy)
+	c.link.Abort(uint64(busy.Code), busy.Reason)
+}
+
 // Dial connects world to the server at addr ("host:port"). It returns when the
 // server has welcomed the client. The world need not be driven for that. Each Dial
 // makes a new connection, even if one is open: see [World.Connect]. cert.Pinned
@@ -419,20 +435,4 @@ func (w *World) share(
 		return shared.QUIC(), shared, release
 	}
 	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, release
-}
-
-// evict ends a handshake to make room for another one. It does nothing if c is nil.
-func (w *World) evict(c *Conn) {
-	if c == nil {
-		return
-	}
-	busy := &CloseError{
-		Code:   ServerBusy,
-		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
-	}
-
-	// Abort the link even if we have already closed the connection and are still sending the
-	// client a refusal. Conn.abort wouldn't do so in that case.
-	c.stop(busy)
-	c.link.Abort(uint64(busy.Code), busy.Reason)
 }

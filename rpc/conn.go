@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -414,16 +413,6 @@ func (c *Conn) closeError() *CloseError {
 		return withUnsent(*e, carrier.Unsent())
 	}
 	return e
-}
-
-// withUnsent adds to the timeout e the error with which this machine failed to send packets,
-// since that may have caused the timeout. It changes nothing if unsent is nil.
-func withUnsent(e CloseError, unsent error) *CloseError {
-	if unsent != nil {
-		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
-		e.cause = errors.Join(e.cause, unsent)
-	}
-	return &e
 }
 
 // Close closes the connection once everything that was sent reliably has been delivered, or after

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
@@ -34,6 +36,25 @@ type Call struct {
 	Arrived time.Time
 
 	question *question // the request, or nil if this is an ordinary call
+}
+
+// Context returns, in the handler of a [Request], a context that ends when the request is
+// answered. It also ends when nobody is waiting for the answer any longer, because the
+// request was canceled or has timed out, or because the actor or the connection has ended.
+//
+// The handler may keep the context. If the call isn't a request, the context never ends.
+func (c *Call) Context() context.Context {
+	q := c.question
+	if q == nil {
+		return context.Background()
+	}
+	if q.postponed != nil {
+		q = q.postponed
+	}
+	if q.ctx == nil {
+		q.ctx, q.cancel = context.WithCancelCause(context.Background())
+	}
+	return q.ctx
 }
 
 // handling is the message that the world's goroutine is handling. Handlers get pointers into it,
@@ -337,21 +358,132 @@ func (w *World) runNextLocal() bool {
 	return true
 }
 
-// Context returns, in the handler of a [Request], a context that ends when the request is
-// answered. It also ends when nobody is waiting for the answer any longer, because the
-// request was canceled or has timed out, or because the actor or the connection has ended.
-//
-// The handler may keep the context. If the call isn't a request, the context never ends.
-func (c *Call) Context() context.Context {
-	q := c.question
-	if q == nil {
-		return context.Background()
+const (
+	// maxWaiting and maxWaitingBytes limit the number and the total size of the calls on a
+	// connection that may wait for the actors that they name.
+	maxWaiting      = 64
+	maxWaitingBytes = 64 << 10
+
+	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
+	waitingTime = 5 * time.Second
+)
+
+// waitingCalls are calls that a client has received too early: they name actors that aren't open
+// here yet (see WaitForActors). They are in order of arrival.
+type waitingCalls struct {
+	calls   []waitingCall
+	bytes   int
+	running bool // one of the calls is running after its wait, and must not wait again
+}
+
+// A waitingCall is a single call in waitingCalls.
+type waitingCall struct {
+	actor    *Actor
+	method   *method
+	payload  []byte    // the encoded argument
+	missing  []Ref     // actors that the argument names but that weren't open
+	until    time.Time // when to run the call without the missing actors
+	question uint64    // the number of the request's question; 0 if this isn't a request
+}
+
+// refType is the type of references to actors, and references finds them in arguments.
+var (
+	refType    = reflect.TypeFor[Ref]()
+	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
+)
+
+// clearUnknown clears references in the argument at p to actors that Conn.Actor doesn't find, and
+// returns them. Otherwise a client could name actors that it was never shown.
+func (c *Conn) clearUnknown(p any) (unknown []Ref) {
+	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
+		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
+			unknown = append(unknown, ref)
+			v.SetUint(0)
+		}
+	})
+	return unknown
+}
+
+// clearOrPostpone clears references to actors that aren't open in an argument. If the call has to
+// wait for these actors, it stores the call instead and returns true.
+func (c *Conn) clearOrPostpone(call *Call, m *method, p any, payload []byte) (wait bool) {
+	missing := c.clearUnknown(p)
+	if len(missing) == 0 {
+		return false
 	}
-	if q.postponed != nil {
-		q = q.postponed
+	w := &c.waiting
+	mayWait := m.waits && !c.server && !w.running
+	isFull := len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes
+	if !mayWait || isFull {
+		c.drops.Add(drops.UnknownRef, len(missing))
+		return false
 	}
-	if q.ctx == nil {
-		q.ctx, q.cancel = context.WithCancelCause(context.Background())
+
+	// The caller forgets the decoded argument. We decode the payload again later.
+	waiting := waitingCall{
+		actor:   call.Actor,
+		method:  m,
+		payload: slices.Clone(payload),
+		missing: missing,
+		until:   c.world.frame.beat.Real.Add(waitingTime),
 	}
-	return q.ctx
+	if call.question != nil {
+		waiting.question = call.question.number
+	}
+	w.calls = append(w.calls, waiting)
+	w.bytes += len(payload)
+	return true
+}
+
+// runWaiting runs the waiting calls whose actors are all open by now, or whose time is up.
+func (w *World) runWaiting(c *Conn) {
+	for i := 0; i < len(c.waiting.calls); {
+		call := c.waiting.calls[i]
+		overdue := !w.frame.beat.Real.Before(call.until)
+		if !call.actor.dead && !overdue && call.mustWait(c) {
+			i++
+			continue
+		}
+		c.waiting.calls = slices.Delete(c.waiting.calls, i, i+1)
+		c.waiting.bytes -= len(call.payload)
+		w.runWaited(c, call)
+	}
+}
+
+// mustWait reports whether one of the missing actors still isn't open on c. It moves the first
+// such actor to the front, so that the next check finds it right away. A call may name 60,000
+// actors, and every open checks again.
+func (call *waitingCall) mustWait(c *Conn) bool {
+	i := slices.IndexFunc(call.missing, func(ref Ref) bool { return c.Actor(ref) == nil })
+	if i > 0 {
+		call.missing[0], call.missing[i] = call.missing[i], call.missing[0]
+	}
+	return i >= 0
+}
+
+// runWaited runs a call that has waited.
+func (w *World) runWaited(c *Conn, call waitingCall) {
+	defer w.game.Catch(c)
+	c.waiting.running = true
+	w.handling.arrived = w.frame.now
+	defer func() { c.waiting.running = false }()
+	if violation := w.runCall(c, call.actor, call.method, call.question, call.payload); violation != nil {
+		w.closeForViolation(c, violation)
+	}
+}
+
+// hasQuestion reports whether the question with the given number is waiting.
+func (w *waitingCalls) hasQuestion(number uint64) bool {
+	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
+}
+
+// cancel removes a question that is waiting.
+func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
+	for i, call := range w.calls {
+		if call.actor == a && call.method == m && call.question == number {
+			w.bytes -= len(call.payload)
+			w.calls = slices.Delete(w.calls, i, i+1)
+			return
+		}
+	}
 }

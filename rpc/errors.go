@@ -290,6 +290,16 @@ func closeErrorOf(err error) *CloseError {
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
+// withUnsent adds to the timeout e the error with which this machine failed to send packets,
+// since that may have caused the timeout. It changes nothing if unsent is nil.
+func withUnsent(e CloseError, unsent error) *CloseError {
+	if unsent != nil {
+		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
+		e.cause = errors.Join(e.cause, unsent)
+	}
+	return &e
+}
+
 // codeOf converts a code from the wire. QUIC's codes have 62 bits, but ours have only 16, so a
 // larger code becomes ConnectionLost.
 func codeOf(wire uint64) Code {
