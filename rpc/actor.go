@@ -8,6 +8,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/roster"
 )
 
@@ -132,6 +133,40 @@ func (t *actorTable) removeName(a *Actor) {
 	}
 }
 
+// copies is a client's record of its copies of the server's actors.
+type copies struct {
+	byRef      map[Ref]*Actor
+	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
+	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
+	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
+}
+
+func newCopies() copies {
+	return copies{
+		byRef:      make(map[Ref]*Actor),
+		referrers:  make(refs.Index[Ref, replica]),
+		gonePlaced: make(map[string]bool),
+	}
+}
+
+// remove removes a copy that has ended, unless another actor now has its ref.
+func (s *copies) remove(a *Actor) {
+	if s.byRef[a.ref] == a {
+		delete(s.byRef, a.ref)
+	}
+}
+
+// noteGone records that the server has destroyed a placed actor that is not placed here yet. It
+// returns a violation if the server names too many of them.
+func (s *copies) noteGone(o parsedOpen) *CloseError {
+	if len(s.gonePlaced) >= maxDetached {
+		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
+			o.name, len(s.gonePlaced))
+	}
+	s.gonePlaced[o.name] = true
+	return nil
+}
+
 // A Ref is the network ID of an actor. Arguments, states and lists use it to refer to the actor
 // on both sides. 0 means no actor. A number is never used again while the server's world exists.
 // UE: FNetworkGUID.
@@ -176,93 +211,6 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	}
 	if a := c.world.actors.byRef[ref]; a != nil && (a.openingOn(c) != nil || c.shown.hasDetached(a)) {
 		return a
-	}
-	return nil
-}
-
-// A SpawnOption is an option of [Spawn], [World.Spawn] or [Place].
-type SpawnOption func(*Actor)
-
-// AlwaysRelevant opens the actor for every connection, present and future.
-//
-// If a connection has no free channel, or its MaxBunch is too small, the actor can't open there.
-// Spawn logs this but doesn't fail, since the peer is to blame.
-func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
-
-// OnlyRelevantToOwner opens the actor for its owner only. No other client sees it, however near,
-// and its class needs neither At nor Relevant. SetOwner closes the previous owner's copy. Spawn
-// returns an error if AlwaysRelevant is also set.
-//
-// UE: bOnlyRelevantToOwner. In Unreal the copy only closes after RelevantTimeout, and
-// receives nothing until then.
-func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
-
-// RelevantAsOwner makes an actor relevant to the same connections as its owner. A weapon, for
-// instance, is relevant to everyone who sees the pawn that carries it.
-//
-// The actor follows another actor and uses its position and cull distance. If an actor owns it,
-// it follows that actor, or the one that its owner follows. If a connection owns it, it follows the
-// connection's view actor (see [Conn.SetView]). If the followed actor is AlwaysRelevant, all
-// connections that have a view see both. Any copy, even a previous owner's, closes 5 s after its
-// client last saw the followed actor.
-//
-// If there is no actor to follow, or if the followed actor is OnlyRelevantToOwner or [Relevant]
-// decides about it, only the owner has a copy, and SetOwner closes the previous owner's.
-//
-// While the server itself owns the actor, its position comes from the [At] of its own class. If
-// the class has no At, no connection has the actor.
-//
-// UE: bNetUseOwnerRelevancy, RelevantTimeout.
-func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
-
-// Spawn makes an actor of b's class and returns it with its object. If owner is nil, the server
-// itself owns the actor. UE: SpawnActorDeferred.
-//
-// Spawn first calls b's constructor and passes the new object to set, unless set is nil. Only
-// then does it open the actor for the connection that owns it, so the open already carries the
-// states as set leaves them. If a state exceeds a bound, Spawn destroys the actor and returns an
-// error that names the field.
-//
-// Don't call clients before Spawn returns. A call to a client in the constructor or in set,
-// or an OpenTo there, opens the actor early and without its states, which then arrive in no
-// particular order with calls.
-//
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The
-// connection's actors still exist until OnDisconnect has run. A game that spawns further actors
-// for them in a tick, such as a pawn for a controller, must therefore expect this error whenever
-// a player leaves.
-//
-// After OnDisconnect, the actors that the connection owns are destroyed, along with everything
-// that they own in turn. To keep an actor, give it to another owner in OnDisconnect by calling
-// [World.SetOwner]. Unreal destroys only the controller and its pawn.
-func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
-	var object T
-	a, err := b.world.spawn(b.untyped.class, owner, options, storeThen(&object, set))
-	return a, object, err
-}
-
-// storeThen returns a set function for spawn that stores the new object in *object and then
-// passes it to set. set may be nil.
-func storeThen[T any](object *T, set func(T)) func(any) {
-	return func(made any) {
-		*object = made.(T)
-		if set != nil {
-			set(*object)
-		}
-	}
-}
-
-// applyOptions applies the options of Spawn and checks that they are compatible.
-func (a *Actor) applyOptions(options []SpawnOption) error {
-	for i, option := range options {
-		if option == nil {
-			return fmt.Errorf("rpc: Spawn of a %q: option %d is nil", a.class.name, i+1)
-		}
-		option(a)
-	}
-	if a.relevancy.always && a.relevancy.onlyOwner {
-		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one",
-			a.class.name)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
-	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
@@ -100,226 +98,6 @@ type Conn struct {
 	drops     drops.Counters
 	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection waiting
 	rates     statnet.Sampler // for Stats: rates of the last second
-}
-
-// shown is a server's record of the actors that one client has, is about to get, or is about to
-// lose.
-type shown struct {
-	owned actors // only the actors that the connection itself owns, not what they own in turn
-	view  view   // the point from which the client sees
-
-	// Actors that are open for the client.
-	openings map[*Actor]*opening
-	unacked  []*opening  // OnOpenAcked runs for these once the client has acknowledged the open
-	state    stateOutbox // the openings' states, on the way to the client
-
-	// Actors whose channel is closed.
-	detached       map[*Actor]CloseReason // copies that the client keeps, and why they were closed (never Destroyed)
-	dismissals     []dismissal            // copies that must end, but wait for a free channel
-	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
-
-	openWarn logs.Gate // limits warnings about failed opens of actors to one a second
-}
-
-func newShown() shown {
-	return shown{
-		openings:       make(map[*Actor]*opening),
-		detached:       make(map[*Actor]CloseReason),
-		closedChannels: closedChannels{byRef: make(map[Ref]uint64)},
-	}
-}
-
-// takeAcked removes the openings that the client has acknowledged from unacked and returns them.
-// The caller holds the link's lock.
-func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
-	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
-		switch {
-		case o.closed:
-			return true
-		case o.closePending:
-			// The client has lost the actor to another owner, and we close it there once the open
-			// is acknowledged. The close may still be canceled, so keep the opening.
-			return false
-		case !machine.Opened(o.channel):
-			return false
-		}
-		acked = append(acked, o)
-		return true
-	})
-	return acked
-}
-
-// hasDetached reports whether the client has a copy of a whose channel is closed.
-func (s *shown) hasDetached(a *Actor) bool {
-	_, ok := s.detached[a]
-	return ok
-}
-
-// hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
-func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
-
-// copies is a client's record of its copies of the server's actors.
-type copies struct {
-	byRef      map[Ref]*Actor
-	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
-	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
-	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
-}
-
-func newCopies() copies {
-	return copies{
-		byRef:      make(map[Ref]*Actor),
-		referrers:  make(refs.Index[Ref, replica]),
-		gonePlaced: make(map[string]bool),
-	}
-}
-
-// remove removes a copy that has ended, unless another actor now has its ref.
-func (s *copies) remove(a *Actor) {
-	if s.byRef[a.ref] == a {
-		delete(s.byRef, a.ref)
-	}
-}
-
-// noteGone records that the server has destroyed a placed actor that is not placed here yet. It
-// returns a violation if the server names too many of them.
-func (s *copies) noteGone(o parsedOpen) *CloseError {
-	if len(s.gonePlaced) >= maxDetached {
-		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
-			o.name, len(s.gonePlaced))
-	}
-	s.gonePlaced[o.name] = true
-	return nil
-}
-
-// newMachine returns the machine that sends and receives the connection's messages. Until Join
-// it only accepts channel 0, and holds at most minReceiveLimit bytes for the peer.
-func (c *Conn) newMachine(now time.Time) *bunch.Conn {
-	w := c.world
-	config := w.config.Bunch
-	config.Client = !c.server
-	config.ReceiveLimit = minReceiveLimit
-	config.KeepAlive = 0
-	if !c.server {
-		// We don't leave keep-alives to QUIC. Its keep-alive packets are so small that a
-		// restarted server wouldn't answer them with a stateless reset.
-		config.KeepAlive = w.config.KeepAlive
-	}
-	config.Random = w.extended.Random(c.id)
-	config.Rate = c.allowance.Most()
-	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
-	machine, err := bunch.NewConn(now, config)
-	if err != nil {
-		panic(err) // NewWorld has validated the config
-	}
-	machine.Refuse(bunch.Code(BunchPrematureChannel))
-	return machine
-}
-
-// origin returns the address to which the connection is charged in the per-address limits. It is
-// zero on a client.
-func (c *Conn) origin() netip.Prefix {
-	if !c.server {
-		return netip.Prefix{}
-	}
-	return door.AddressOf(c.RemoteAddr())
-}
-
-// start starts the link and the handshake. It returns why the world was closed, or nil if it
-// is open.
-func (c *Conn) start(carrier link.Carrier) *CloseError {
-	w := c.world
-	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
-	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
-	if c.allowance.Limited() {
-		config.Rate = c.allowance
-	}
-
-	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
-	// all of these fields are set.
-	return w.lobby.attach(c, func() {
-		c.link = link.New(carrier, config, c.machine, machines...)
-		c.extended.Link = c.link
-		c.work.Go(c.runHandshake)
-	})
-}
-
-// onWake is called by the link when something has arrived for the world or the handshake. It may
-// run on a goroutine that finish is waiting for.
-func (c *Conn) onWake() {
-	if !c.joined.Load() {
-		c.handshakeWake.Ring()
-		return
-	}
-	c.extended.Wake()
-	c.requestDispatch()
-}
-
-// joinWorld hands a connection to the world at the end of its handshake. It returns false if the
-// connection has ended or was evicted in the meantime.
-func (c *Conn) joinWorld() (joined bool) {
-	c.endOlderConns()
-	if !c.world.lobby.join(c) {
-		return false
-	}
-	c.applyReceiveLimit()
-	close(c.welcomed)
-
-	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
-	// further Dispatch follows, and we would warn that nobody drives the world.
-	c.expectDispatch()
-	c.onWake()
-	return true
-}
-
-// endOlderConns ends older connections of the same identity if there are more than
-// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
-// their end before it learns of c.
-func (c *Conn) endOlderConns() {
-	old, refused := c.world.lobby.claim(c)
-	if refused != nil {
-		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
-		// checked this, but others may have joined since.
-		c.abort(refused)
-	}
-	c.predecessors = append(c.predecessors, old...)
-	for _, other := range old {
-		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
-			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
-		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
-		select {
-		case <-other.done:
-		case <-c.link.Done():
-		}
-	}
-}
-
-// finish ends the connection after its link has ended. The link calls it once, on a new
-// goroutine, because it has to wait for goroutines that use the link, such as the sealed
-// carrier's.
-func (c *Conn) finish() {
-	w := c.world
-	w.lobby.markEnded(c)
-	if c.sealed != nil {
-		c.sealed.carriers.close()
-		c.sealed.carriers.wait()
-	}
-	joined := w.lobby.detach(c)
-	if !joined {
-		c.trace.Ended("the handshake failed")
-		if !c.refused.Load() {
-			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
-		}
-	}
-	close(c.done)
-	w.drive.Signal() // the world has to expel the connection
-
-	// Done doesn't wait for this, but Wait does.
-	c.work.Wait()
-	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
-		quic.Wait()
-	}
-	close(c.stopped)
 }
 
 // World returns the world that the connection belongs to.
@@ -503,6 +281,30 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+// newMachine returns the machine that sends and receives the connection's messages. Until Join
+// it only accepts channel 0, and holds at most minReceiveLimit bytes for the peer.
+func (c *Conn) newMachine(now time.Time) *bunch.Conn {
+	w := c.world
+	config := w.config.Bunch
+	config.Client = !c.server
+	config.ReceiveLimit = minReceiveLimit
+	config.KeepAlive = 0
+	if !c.server {
+		// We don't leave keep-alives to QUIC. Its keep-alive packets are so small that a
+		// restarted server wouldn't answer them with a stateless reset.
+		config.KeepAlive = w.config.KeepAlive
+	}
+	config.Random = w.extended.Random(c.id)
+	config.Rate = c.allowance.Most()
+	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
+	machine, err := bunch.NewConn(now, config)
+	if err != nil {
+		panic(err) // NewWorld has validated the config
+	}
+	machine.Refuse(bunch.Code(BunchPrematureChannel))
+	return machine
+}
+
 // setPriority sets the priority of a channel that the server has opened to the priority of its
 // class. The server has done the same at its own end.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
@@ -513,10 +315,38 @@ func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	_ = c.machine.SetPriority(channel, p)
 }
 
+// origin returns the address to which the connection is charged in the per-address limits. It is
+// zero on a client.
+func (c *Conn) origin() netip.Prefix {
+	if !c.server {
+		return netip.Prefix{}
+	}
+	return door.AddressOf(c.RemoteAddr())
+}
+
 // An actorCache remembers the last channel that actorOf looked up, and its actor.
 type actorCache struct {
 	channel uint64
 	actor   *Actor // nil if the cache is empty
+}
+
+// start starts the link and the handshake. It returns why the world was closed, or nil if it
+// is open.
+func (c *Conn) start(carrier link.Carrier) *CloseError {
+	w := c.world
+	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
+	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
+	if c.allowance.Limited() {
+		config.Rate = c.allowance
+	}
+
+	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
+	// all of these fields are set.
+	return w.lobby.attach(c, func() {
+		c.link = link.New(carrier, config, c.machine, machines...)
+		c.extended.Link = c.link
+		c.work.Go(c.runHandshake)
+	})
 }
 
 // actorOf returns the actor of a channel, or nil if there is none. Most messages are for the same
@@ -527,6 +357,17 @@ func (c *Conn) actorOf(channel uint64) *Actor {
 		c.cached = actorCache{channel, c.channels[channel]}
 	}
 	return c.cached.actor
+}
+
+// onWake is called by the link when something has arrived for the world or the handshake. It may
+// run on a goroutine that finish is waiting for.
+func (c *Conn) onWake() {
+	if !c.joined.Load() {
+		c.handshakeWake.Ring()
+		return
+	}
+	c.extended.Wake()
+	c.requestDispatch()
 }
 
 // setChannel sets the actor of a channel, or removes the channel if a is nil.
@@ -541,6 +382,23 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
+// joinWorld hands a connection to the world at the end of its handshake. It returns false if the
+// connection has ended or was evicted in the meantime.
+func (c *Conn) joinWorld() (joined bool) {
+	c.endOlderConns()
+	if !c.world.lobby.join(c) {
+		return false
+	}
+	c.applyReceiveLimit()
+	close(c.welcomed)
+
+	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
+	// further Dispatch follows, and we would warn that nobody drives the world.
+	c.expectDispatch()
+	c.onWake()
+	return true
+}
+
 // raiseReceiveLimit is called when the peer has to stop because too many bytes of its reliable
 // messages wait here. It raises the peer's limit if Config.ReceiveBudget allows.
 func (c *Conn) raiseReceiveLimit() {
@@ -552,6 +410,28 @@ func (c *Conn) raiseReceiveLimit() {
 	}
 }
 
+// endOlderConns ends older connections of the same identity if there are more than
+// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
+// their end before it learns of c.
+func (c *Conn) endOlderConns() {
+	old, refused := c.world.lobby.claim(c)
+	if refused != nil {
+		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
+		// checked this, but others may have joined since.
+		c.abort(refused)
+	}
+	c.predecessors = append(c.predecessors, old...)
+	for _, other := range old {
+		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
+			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
+		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
+		select {
+		case <-other.done:
+		case <-c.link.Done():
+		}
+	}
+}
+
 // applyReceiveLimit sets the machine's limit to reserved.
 func (c *Conn) applyReceiveLimit() {
 	c.link.Lock()
@@ -559,6 +439,34 @@ func (c *Conn) applyReceiveLimit() {
 	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
 	// could set an older value.
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
+}
+
+// finish ends the connection after its link has ended. The link calls it once, on a new
+// goroutine, because it has to wait for goroutines that use the link, such as the sealed
+// carrier's.
+func (c *Conn) finish() {
+	w := c.world
+	w.lobby.markEnded(c)
+	if c.sealed != nil {
+		c.sealed.carriers.close()
+		c.sealed.carriers.wait()
+	}
+	joined := w.lobby.detach(c)
+	if !joined {
+		c.trace.Ended("the handshake failed")
+		if !c.refused.Load() {
+			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+		}
+	}
+	close(c.done)
+	w.drive.Signal() // the world has to expel the connection
+
+	// Done doesn't wait for this, but Wait does.
+	c.work.Wait()
+	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
+		quic.Wait()
+	}
+	close(c.stopped)
 }
 
 // needsTick reports whether the connection needs a tick even if nothing arrives.

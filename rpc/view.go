@@ -2,8 +2,68 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/logs"
 )
+
+// shown is a server's record of the actors that one client has, is about to get, or is about to
+// lose.
+type shown struct {
+	owned actors // only the actors that the connection itself owns, not what they own in turn
+	view  view   // the point from which the client sees
+
+	// Actors that are open for the client.
+	openings map[*Actor]*opening
+	unacked  []*opening  // OnOpenAcked runs for these once the client has acknowledged the open
+	state    stateOutbox // the openings' states, on the way to the client
+
+	// Actors whose channel is closed.
+	detached       map[*Actor]CloseReason // copies that the client keeps, and why they were closed (never Destroyed)
+	dismissals     []dismissal            // copies that must end, but wait for a free channel
+	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
+
+	openWarn logs.Gate // limits warnings about failed opens of actors to one a second
+}
+
+func newShown() shown {
+	return shown{
+		openings:       make(map[*Actor]*opening),
+		detached:       make(map[*Actor]CloseReason),
+		closedChannels: closedChannels{byRef: make(map[Ref]uint64)},
+	}
+}
+
+// takeAcked removes the openings that the client has acknowledged from unacked and returns them.
+// The caller holds the link's lock.
+func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
+	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
+		switch {
+		case o.closed:
+			return true
+		case o.closePending:
+			// The client has lost the actor to another owner, and we close it there once the open
+			// is acknowledged. The close may still be canceled, so keep the opening.
+			return false
+		case !machine.Opened(o.channel):
+			return false
+		}
+		acked = append(acked, o)
+		return true
+	})
+	return acked
+}
+
+// hasDetached reports whether the client has a copy of a whose channel is closed.
+func (s *shown) hasDetached(a *Actor) bool {
+	_, ok := s.detached[a]
+	return ok
+}
+
+// hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
+func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
 
 // On a server, a view is the position that a connection sees from, and the openings that depend on
 // this position. Only the world's goroutine may use it.
