@@ -94,7 +94,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	w, err := NewWorld(Config{Classes: []*Class{class}})
 	require.NoError(t, err)
 	closed := &Conn{}
-	closed.closing.Store(true)
+	closed.life.closing.Store(true)
 	a := &Actor{world: w, class: class, openings: []*opening{{conn: closed, channel: 2}}}
 	data := Raw("0123456789")
 	require.NoError(t, small.Call(a, vector{1, 2, 3}))

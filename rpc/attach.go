@@ -9,8 +9,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/quivernet/quiver/internal/bell"
-	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
@@ -177,13 +175,13 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 		return nil, err
 	}
 	select {
-	case <-c.welcomed:
+	case <-c.life.welcomed:
 		return c, nil
-	case <-c.done:
+	case <-c.life.done:
 		return nil, c.closeError()
 	case <-ctx.Done():
 		c.abort(&CloseError{Reason: "the client gave up"})
-		<-c.done
+		<-c.life.done
 		return nil, context.Cause(ctx)
 	}
 }
@@ -192,24 +190,7 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 // came through a [Listener], and nil otherwise.
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
-	c := &Conn{
-		world:         w,
-		server:        server,
-		carrier:       carrier,
-		done:          make(chan struct{}),
-		stopped:       make(chan struct{}),
-		welcomed:      make(chan struct{}),
-		handshakeWake: bell.New(),
-		channels:      make(map[uint64]*Actor),
-		limits:        make(map[*method]budget.Bucket),
-		requests:      newRequests(w.config.MaxRequests),
-		allowance:     budget.NewAllowance(w.config.Rate, w.rate),
-	}
-	if server {
-		c.shown = newShown()
-	} else {
-		c.copies = newCopies()
-	}
+	c := newConn(w, carrier, server)
 
 	// Take a place in the world, which may cost another client its handshake.
 	evicted, full := w.lobby.enlist(c, c.origin(), v)
@@ -246,7 +227,7 @@ func (w *World) evict(c *Conn) {
 
 	// Abort the link even if we have already closed the connection and are still sending the
 	// client a refusal. Conn.abort wouldn't do so in that case.
-	c.stop(busy)
+	c.life.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 

@@ -25,8 +25,8 @@ func (n *network) dialAgain(w *testWorld) (end *Conn, copied *Actor) {
 	require.NoError(n.t, err)
 	n.tick(3)
 	require.Contains(n.t, w.take(), "open ")
-	require.Len(n.t, end.channels, 1)
-	for _, copied = range end.channels {
+	require.Len(n.t, end.channels.byNumber, 1)
+	for _, copied = range end.channels.byNumber {
 		require.Same(n.t, end, copied.Conn())
 	}
 	return end, copied
@@ -95,7 +95,7 @@ func TestEndComesBeforeTheNextConnection(t *testing.T) {
 		require.Equal(t, []string{"connected", "disconnected", "connected"}, heard)
 		require.True(t, gate.Alive())
 		require.Same(t, second, gate.Conn())
-		require.Empty(t, second.predecessors, "or all connections of a client would stay")
+		require.Empty(t, second.entry.predecessors, "or all connections of a client would stay")
 		require.NotZero(t, gate.Ref())
 	})
 }

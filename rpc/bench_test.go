@@ -50,7 +50,7 @@ func joined(t testing.TB) (*testWorld, *Actor) {
 func attachSilent(t testing.TB, w *testWorld) *Conn {
 	c, err := w.Attach(silentCarrier{make(chan struct{})})
 	require.NoError(t, err)
-	c.maxBunch = 65536
+	c.terms.maxBunch = 65536
 	c.joinWorld()
 	t.Cleanup(func() {
 		c.abort(&CloseError{})
@@ -137,11 +137,11 @@ func benchmarkServer(b *testing.B, profile *dos.Profile) {
 	const calls = 500
 	server, client := newTestWorld(b, Config{DoS: profile, DispatchTime: time.Minute}), newTestWorld(b, Config{})
 	end, a := joinForBench(b, server, client)
-	for len(end.channels) == 0 {
+	for len(end.channels.byNumber) == 0 {
 		server.Tick(time.Now())
 		client.Tick(time.Now())
 	}
-	mirror := end.channels[a.openings[0].channel]
+	mirror := end.channels.byNumber[a.openings[0].channel]
 	conn := server.joined[0]
 	b.ReportAllocs()
 	b.ResetTimer()

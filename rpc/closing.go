@@ -210,7 +210,7 @@ func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 	// whatever doesn't fit into the close.
 	payload := a.closePayload(o, reason)
 	a.forget(o)
-	o.conn.setChannel(o.channel, nil)
+	o.conn.channels.set(o.channel, nil)
 	o.conn.requests.endOf(a, reason)
 	if !o.conn.usable() {
 		return
@@ -354,7 +354,7 @@ const maxDetached = 1 << 18
 func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
 	reason, last := parseClose(message.Payload)
 	keeps := reason.keepsCopy() || a.keepsPlaced(reason)
-	detached := len(c.copies.byRef) - len(c.channels)
+	detached := len(c.copies.byRef) - len(c.channels.byNumber)
 	switch {
 	case reason > TearOff:
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
@@ -394,7 +394,7 @@ func (w *World) applyLastState(c *Conn, a *Actor, b []byte) *CloseError {
 // closeCopy is called on a client when a copy has lost its channel. Depending on the reason,
 // the copy stays as it is, is torn off, or ends.
 func (w *World) closeCopy(c *Conn, a *Actor, channel uint64, reason CloseReason) {
-	c.setChannel(channel, nil)
+	c.channels.set(channel, nil)
 	c.requests.endOf(a, reason)
 	a.openings = nil
 	switch {

@@ -33,7 +33,7 @@ func (n *network) forgeClose(a *Actor, payload ...byte) {
 	n.t.Helper()
 	c, channel := n.conns[0], a.openings[0].channel
 	a.forget(a.openings[0])
-	c.setChannel(channel, nil)
+	c.channels.set(channel, nil)
 	c.link.Lock()
 	defer c.link.Unlock()
 	require.NoError(n.t, c.machine.Close(channel, payload))
@@ -103,7 +103,7 @@ func TestHostileServers(t *testing.T) {
 				require.False(t, closed.Remote)
 				t.Log(closed.Reason)
 				n.tick(2)
-				require.Empty(t, n.ends[0].channels)
+				require.Empty(t, n.ends[0].channels.byNumber)
 			})
 		})
 	}
@@ -181,8 +181,8 @@ func TestDormantActorsCostNothing(t *testing.T) {
 		require.NoError(t, a.SetDormant(true))
 		n.tick(3)
 		require.Empty(t, n.server.replicator.states)
-		require.Empty(t, n.conns[0].channels)
-		require.Empty(t, n.ends[0].channels)
+		require.Empty(t, n.conns[0].channels.byNumber)
+		require.Empty(t, n.ends[0].channels.byNumber)
 		require.NoError(t, n.server.SetOwner(a, nil))
 		n.tick(3)
 		require.Len(t, a.dormancy.detachedAt, 1)

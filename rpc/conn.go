@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,71 +35,70 @@ import (
 // returns "no conn", Identity, RemoteAddr and RTT return zero values, Close does nothing, and
 // SendMessage returns an error.
 type Conn struct {
-	world  *World
-	id     uint64 // unique in its world
-	server bool   // this end is the server's
+	world    *World
+	id       uint64 // unique in its world
+	server   bool   // this end is the server's
+	identity string // written under lobby.mu; read without it once loginAsked or joined is set
+
+	life life // the progress from login to end; safe for concurrent use
 
 	// The link and the machines that it drives. All are set before any other goroutine knows
 	// the connection.
-	carrier  link.Carrier   // QUIC, or the carrier given to Attach
-	link     *link.Link     // has its own lock
-	machine  *bunch.Conn    // guarded by link.Lock, except Waited
-	sealed   *sealedCarrier // nil if this side has none
-	trace    *trace.Tap     // nil without Config.Trace
-	extended extend.Conn    // machines that package stream added
+	carrier   link.Carrier      // QUIC, or the carrier given to Attach
+	link      *link.Link        // has its own lock
+	machine   *bunch.Conn       // guarded by link.Lock, except Waited
+	sealed    *sealedCarrier    // nil if this side has none
+	trace     *trace.Tap        // nil without Config.Trace
+	extended  extend.Conn       // machines that package stream added
+	allowance *budget.Allowance // the part of Config.Rate and WorldRate; safe for concurrent use
 
-	// The connection's progress from login to end. Safe for concurrent use.
-	loginAsked atomic.Bool // server: Config.Login was called, and identity is set
-	joined     atomic.Bool
-	closing    atomic.Bool                // we have closed it; nothing more is dispatched or sent
-	cause      atomic.Pointer[CloseError] // why we closed it; set by the first call of stop
-	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // we refused the login and have logged it already
-	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
-	stopped    chan struct{}              // closed when all goroutines have ended and all sockets are closed
-	work       sync.WaitGroup             // the connection's goroutines, which end soon after the link
-	inCallers  atomic.Bool                // the connection is in World.callers
+	// The handshake.
+	entry entry
+	terms terms
 
-	// Calls. Used only by the world's goroutine, except for mail.out (guarded by the link's
-	// lock), the counters in times (atomic), and watched, which is written under World.dos.mu
-	// and read by other goroutines under that lock.
-	admitted bool         // the connection is in World.announced
-	active   bool         // the connection is in frame.active
-	corked   bool         // messages that we send now wait for Flush
+	// Messages and calls. Used only by the world's goroutine, except for what their types say,
+	// and for watched, which is written under World.dos.mu and read by other goroutines under
+	// that lock.
+	inFrame  framePart    // the part in World.frame
+	turn     turn         // the part in a Dispatch
+	channels channelTable // has its own lock
 	waiting  waitingCalls // client: calls that wait for the actors that they name
-	turn     turn         // the connection's part of a Dispatch
 	requests requests
 	mail     mail                      // messages of the game on the control channel
 	limits   map[*method]budget.Bucket // budgets of Server RPCs with a RateLimit
 	watched  *watched                  // server: nil without Config.DoS
 	times    times
-	lateWarn logs.Gate // limits the warnings about messages that wait for a turn
-
-	// Only the world's goroutine writes channels, while holding mu. It may read channels without
-	// mu, but other goroutines need mu to read it.
-	mu       sync.Mutex
-	channels map[uint64]*Actor
-	cached   actorCache // the last result of actorOf; used only by the world's goroutine
 
 	// Actors. Used only by the world's goroutine.
 	copies copies // client
 	shown  shown  // server
 
-	// The handshake. Written before joined is set.
-	visit         *visit        // set by enlist; its fields are guarded by lobby.mu
-	identity      string        // written under lobby.mu; read without it once loginAsked or joined is set
-	predecessors  []*Conn       // their OnDisconnect must run before our OnConnect: see endedBefore
-	welcomed      chan struct{} // closed when joined
-	handshakeWake bell.Bell     // wakes runHandshake when a handshake message arrives
-	maxBunch      int           // maximum message size in bytes that both ends allow
-	peerSeals     atomic.Bool   // the peer has Config.Sealed; safe for concurrent use
+	// Counters. Safe for concurrent use.
+	reserved atomic.Int64 // bytes reserved from Config.ReceiveBudget
+	drops    drops.Counters
+	deferred atomic.Uint64   // for Stats: Dispatches that left messages of this connection waiting
+	rates    statnet.Sampler // for Stats: rates of the last second
+}
 
-	// Budgets and counters. Safe for concurrent use.
-	allowance *budget.Allowance // the connection's part of Config.Rate and WorldRate
-	reserved  atomic.Int64      // bytes reserved from Config.ReceiveBudget
-	drops     drops.Counters
-	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection waiting
-	rates     statnet.Sampler // for Stats: rates of the last second
+// newConn returns a connection that has neither an id nor a link yet.
+func newConn(w *World, carrier link.Carrier, server bool) *Conn {
+	c := &Conn{
+		world:     w,
+		server:    server,
+		carrier:   carrier,
+		life:      newLife(),
+		entry:     entry{wake: bell.New()},
+		channels:  channelTable{byNumber: make(map[uint64]*Actor)},
+		limits:    make(map[*method]budget.Bucket),
+		requests:  newRequests(w.config.MaxRequests),
+		allowance: budget.NewAllowance(w.config.Rate, w.rate),
+	}
+	if server {
+		c.shown = newShown()
+	} else {
+		c.copies = newCopies()
+	}
+	return c
 }
 
 // World returns the world that the connection belongs to.
@@ -107,7 +108,7 @@ func (c *Conn) World() *World { return c.world }
 // the client's token. It is empty until the connection has joined. On a server,
 // Identity already returns it in Config.Login.
 func (c *Conn) Identity() string {
-	if c == nil || !c.joined.Load() && !c.loginAsked.Load() {
+	if c == nil || !c.life.joined.Load() && !c.life.loginAsked.Load() {
 		return ""
 	}
 	return c.identity
@@ -160,7 +161,7 @@ func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
 // Done returns a channel that is closed when the connection has ended. Goroutines
 // and the socket may still exist then: see [Conn.Wait].
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.life.done }
 
 // Wait waits until all goroutines of the connection have ended and, if Dial made the connection,
 // its socket is closed. That can take up to a second after Done, because the socket stays open to
@@ -168,14 +169,14 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // end of the goroutines until it returns.
 //
 // If ctx ends first, Wait returns its cause.
-func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.stopped) }
+func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.life.stopped) }
 
 // Err returns why the connection ended, as a *CloseError, or nil until Done is closed.
 //
 // Err therefore still returns nil for a while after Close, although calls already have no effect:
 // a client's calls fail with ErrClosed, and a server's calls are counted in Drops.Gone.
 func (c *Conn) Err() error {
-	if !bell.Closed(c.done) {
+	if !bell.Closed(c.life.done) {
 		return nil
 	}
 	return c.closeError()
@@ -183,7 +184,7 @@ func (c *Conn) Err() error {
 
 // closeError returns the error for Err. The connection must have ended or be closing.
 func (c *Conn) closeError() *CloseError {
-	if cause := c.cause.Load(); cause != nil {
+	if cause := c.life.cause.Load(); cause != nil {
 		return cause
 	}
 	e := closeErrorOf(c.link.Err())
@@ -202,7 +203,7 @@ func (c *Conn) closeError() *CloseError {
 // we repeat it for some round trips as long as the peer sends packets. A peer that misses all of
 // these closes times out.
 func (c *Conn) Close(code Code, reason string) {
-	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
+	if c == nil || !c.life.stop(&CloseError{Code: code, Reason: reason}) {
 		return
 	}
 
@@ -217,33 +218,13 @@ func (c *Conn) Close(code Code, reason string) {
 // abort ends the connection at once, without waiting for messages to be delivered. It is called
 // when the peer or this side has broken a rule.
 func (c *Conn) abort(cause *CloseError) {
-	if c.stop(cause) {
+	if c.life.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
 	}
 }
 
-// stop marks the connection as closed by this side. It returns true for the first call; further
-// calls have no effect.
-func (c *Conn) stop(cause *CloseError) (first bool) {
-	if !c.closing.CompareAndSwap(false, true) {
-		return false
-	}
-	if !bell.Closed(c.done) {
-		// Once Done is closed, Err returns the cause, which must not change.
-		c.cause.CompareAndSwap(nil, cause)
-	}
-	return true
-}
-
-// usable reports whether messages may be sent, which is the case from Join until the connection
-// is closed or ends.
-func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
-
-// mayJoin reports whether Config.Login was called for a client that hasn't joined yet but still
-// may. Such a client may already own actors that Login has given to it.
-func (c *Conn) mayJoin() bool {
-	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
-}
+// usable reports whether messages may be sent: see life.usable.
+func (c *Conn) usable() bool { return c.life.usable() }
 
 // String returns the connection's number, which is unique only within its world, its identity
 // and its remote address.
@@ -305,16 +286,6 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	return machine
 }
 
-// setPriority sets the priority of a channel that the server has opened to the priority of its
-// class. The server has done the same at its own end.
-func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
-	c.link.Lock()
-	defer c.link.Unlock()
-	// It's an error if the channel has closed already, which happens when the close arrives
-	// together with the open.
-	_ = c.machine.SetPriority(channel, p)
-}
-
 // origin returns the address to which the connection is charged in the per-address limits. It is
 // zero on a client.
 func (c *Conn) origin() netip.Prefix {
@@ -324,17 +295,11 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// An actorCache remembers the last channel that actorOf looked up, and its actor.
-type actorCache struct {
-	channel uint64
-	actor   *Actor // nil if the cache is empty
-}
-
 // start starts the link and the handshake. It returns why the world was closed, or nil if it
 // is open.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
-	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
+	machines := c.extended.Take(&w.extended, c.machine, &c.life.joined)
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
 	if c.allowance.Limited() {
 		config.Rate = c.allowance
@@ -345,41 +310,19 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
-		c.work.Go(c.runHandshake)
+		c.life.work.Go(c.runHandshake)
 	})
-}
-
-// actorOf returns the actor of a channel, or nil if there is none. Most messages are for the same
-// actor as the message before, so we remember the last result. The look-up in the map would often
-// miss the processor's cache.
-func (c *Conn) actorOf(channel uint64) *Actor {
-	if c.cached.actor == nil || c.cached.channel != channel {
-		c.cached = actorCache{channel, c.channels[channel]}
-	}
-	return c.cached.actor
 }
 
 // onWake is called by the link when something has arrived for the world or the handshake. It may
 // run on a goroutine that finish is waiting for.
 func (c *Conn) onWake() {
-	if !c.joined.Load() {
-		c.handshakeWake.Ring()
+	if !c.life.joined.Load() {
+		c.entry.wake.Ring()
 		return
 	}
 	c.extended.Wake()
 	c.requestDispatch()
-}
-
-// setChannel sets the actor of a channel, or removes the channel if a is nil.
-func (c *Conn) setChannel(channel uint64, a *Actor) {
-	c.cached = actorCache{}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if a == nil {
-		delete(c.channels, channel)
-		return
-	}
-	c.channels[channel] = a
 }
 
 // joinWorld hands a connection to the world at the end of its handshake. It returns false if the
@@ -390,24 +333,13 @@ func (c *Conn) joinWorld() (joined bool) {
 		return false
 	}
 	c.applyReceiveLimit()
-	close(c.welcomed)
+	close(c.life.welcomed)
 
 	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
 	// further Dispatch follows, and we would warn that nobody drives the world.
 	c.expectDispatch()
 	c.onWake()
 	return true
-}
-
-// raiseReceiveLimit is called when the peer has to stop because too many bytes of its reliable
-// messages wait here. It raises the peer's limit if Config.ReceiveBudget allows.
-func (c *Conn) raiseReceiveLimit() {
-	reserved := int(c.reserved.Load())
-	limit := c.world.lobby.memory.Grow(reserved, c.world.config.ReceiveLimit)
-	if limit > reserved {
-		c.reserved.Store(int64(limit))
-		c.applyReceiveLimit()
-	}
 }
 
 // endOlderConns ends older connections of the same identity if there are more than
@@ -420,25 +352,16 @@ func (c *Conn) endOlderConns() {
 		// checked this, but others may have joined since.
 		c.abort(refused)
 	}
-	c.predecessors = append(c.predecessors, old...)
+	c.entry.predecessors = append(c.entry.predecessors, old...)
 	for _, other := range old {
 		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
 			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
 		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
 		select {
-		case <-other.done:
+		case <-other.life.done:
 		case <-c.link.Done():
 		}
 	}
-}
-
-// applyReceiveLimit sets the machine's limit to reserved.
-func (c *Conn) applyReceiveLimit() {
-	c.link.Lock()
-	defer c.link.Unlock()
-	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
-	// could set an older value.
-	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
 // finish ends the connection after its link has ended. The link calls it once, on a new
@@ -454,19 +377,49 @@ func (c *Conn) finish() {
 	joined := w.lobby.detach(c)
 	if !joined {
 		c.trace.Ended("the handshake failed")
-		if !c.refused.Load() {
+		if !c.life.refused.Load() {
 			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 		}
 	}
-	close(c.done)
+	close(c.life.done)
 	w.drive.Signal() // the world has to expel the connection
 
 	// Done doesn't wait for this, but Wait does.
-	c.work.Wait()
+	c.life.work.Wait()
 	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
 		quic.Wait()
 	}
-	close(c.stopped)
+	close(c.life.stopped)
+}
+
+// setPriority sets the priority of a channel that the server has opened to the priority of its
+// class. The server has done the same at its own end.
+func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
+	c.link.Lock()
+	defer c.link.Unlock()
+	// It's an error if the channel has closed already, which happens when the close arrives
+	// together with the open.
+	_ = c.machine.SetPriority(channel, p)
+}
+
+// raiseReceiveLimit is called when the peer has to stop because too many bytes of its reliable
+// messages wait here. It raises the peer's limit if Config.ReceiveBudget allows.
+func (c *Conn) raiseReceiveLimit() {
+	reserved := int(c.reserved.Load())
+	limit := c.world.lobby.memory.Grow(reserved, c.world.config.ReceiveLimit)
+	if limit > reserved {
+		c.reserved.Store(int64(limit))
+		c.applyReceiveLimit()
+	}
+}
+
+// applyReceiveLimit sets the machine's limit to reserved.
+func (c *Conn) applyReceiveLimit() {
+	c.link.Lock()
+	defer c.link.Unlock()
+	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
+	// could set an older value.
+	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
 // needsTick reports whether the connection needs a tick even if nothing arrives.
@@ -486,12 +439,12 @@ func (c *Conn) needsTick() bool {
 // requestDispatch wakes the world and makes its next Dispatch look at the connection. It is safe
 // for concurrent use.
 func (c *Conn) requestDispatch() {
-	if !c.joined.Load() {
+	if !c.life.joined.Load() {
 		// If nobody drove the world for a while, callers would keep connections that never join
 		// in memory. admit calls us again once a connection has joined.
 		return
 	}
-	c.world.callers.Call(c, &c.inCallers)
+	c.world.callers.Call(c, &c.inFrame.inCallers)
 	c.world.drive.Signal()
 }
 
@@ -508,6 +461,64 @@ func (c *Conn) expectDispatch() {
 		w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
 			"for", undrivenTime)
 	})
+}
+
+// A channelTable holds the actors that have a channel on a connection.
+//
+// Only the world's goroutine writes byNumber, while holding mu. It may read byNumber without mu,
+// but other goroutines need mu to read it.
+type channelTable struct {
+	mu       sync.Mutex
+	byNumber map[uint64]*Actor
+
+	// The last result of of; last is nil if there is none. Used only by the world's goroutine.
+	last       *Actor
+	lastNumber uint64
+}
+
+// of returns the actor of a channel, or nil if there is none. Most messages are for the same
+// actor as the message before, so we remember the last result. The look-up in the map would often
+// miss the processor's cache.
+func (t *channelTable) of(channel uint64) *Actor {
+	if t.last == nil || t.lastNumber != channel {
+		t.last = t.byNumber[channel]
+		t.lastNumber = channel
+	}
+	return t.last
+}
+
+// set sets the actor of a channel, or removes the channel if a is nil.
+func (t *channelTable) set(channel uint64, a *Actor) {
+	t.last = nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a == nil {
+		delete(t.byNumber, channel)
+		return
+	}
+	t.byNumber[channel] = a
+}
+
+// sorted returns the numbers of the channels in ascending order. The order of a map would differ
+// from run to run.
+func (t *channelTable) sorted() []uint64 { return slices.Sorted(maps.Keys(t.byNumber)) }
+
+// stats returns an entry for each open channel, sorted by number, with only the channel's number
+// and class filled in. The first is the control channel. actors is how many of the channels
+// belong to actors of the game, rather than to extensions such as package stream. It is safe for
+// concurrent use.
+func (t *channelTable) stats() (channels []ChannelStats, actors int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	channels = make([]ChannelStats, 1, len(t.byNumber)+1)
+	for _, number := range t.sorted() {
+		class := t.byNumber[number].class
+		channels = append(channels, ChannelStats{Channel: number, Class: class.name})
+		if !class.ofExtension() {
+			actors++
+		}
+	}
+	return channels, actors
 }
 
 // A Channel is an actor's channel on one connection. The zero Channel is closed. Its

@@ -98,7 +98,7 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	case len(payload) > control.MaxMessage:
 		return errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w",
 			id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
-	case !c.joined.Load() && !c.closing.Load() && !c.ended.Load():
+	case c.life.beforeJoin():
 		return fmt.Errorf("rpc: message %d for %v: it has not joined yet; OnConnect is the first place for messages to it",
 			id, c)
 	case !c.usable():

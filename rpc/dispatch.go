@@ -91,7 +91,7 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 		h.closeReason, _ = parseClose(message.Payload)
 	}
 
-	a := c.actorOf(message.Channel)
+	a := c.channels.of(message.Channel)
 	samePacket := message.Delivery == bunch.Tracked && message.Number == c.copies.reps.packet
 	if len(c.copies.reps.replicas) > 0 && !samePacket {
 		w.callRepNotifies(c)

@@ -80,7 +80,7 @@ func (w *World) watchCalls(c *Conn) {
 // deliverWatched delivers one message from a client, unless it is a call that is blocked, and
 // counts the cost of the message.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
-	a := c.actorOf(message.Channel)
+	a := c.channels.of(message.Channel)
 	called := calledBy(a, message)
 	isAnswer := c.acceptAnswer(called, a, message)
 	u := c.usageOf(called, a, message, isAnswer)

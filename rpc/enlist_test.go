@@ -566,7 +566,7 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 		require.Nil(t, refused)
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "ServerBusy: as many handshakes at once as Config.MaxHandshakes allows, 1")
-		n.server.lobby.leave(c.visit)
+		n.server.lobby.leave(c.entry.visit)
 		n.server.lobby.attaching.Done()
 	})
 }

@@ -360,7 +360,7 @@ func TestAcksRideOnTicks(t *testing.T) {
 				channel = a.openings[0].channel
 			}))
 			time.Sleep(time.Second)
-			require.NoError(t, client.Do(ctx, func() { mirror = conn.channels[channel] }))
+			require.NoError(t, client.Do(ctx, func() { mirror = conn.channels.byNumber[channel] }))
 			tick := time.Second / time.Duration(rate)
 			sent := func() uint64 { return conn.Stats().PacketsOut + server.joined[0].Stats().PacketsOut }
 			before, made := sent(), 0

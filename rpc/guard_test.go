@@ -41,7 +41,7 @@ func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
 	cause := errors.New("boom")
 	w.game.Panicked = w.panicked
 	w.config.OnPanic = func(c *Conn, _ string, _ any, _ []byte) {
-		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
+		require.True(t, c.life.closing.Load(), "it is closed before OnPanic hears of it")
 	}
 	c := a.Conn()
 	w.game.Later(c, tasks.Doing{What: "the bomb"}, func() { panic(cause) })

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/shape"
@@ -39,6 +41,24 @@ type handshake struct {
 	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
 	// time, so with a capacity of 1 no sender has to wait.
 	verdicts chan verdict
+}
+
+// An entry is how a connection gets into the world: what lobby, handshake and world note about it
+// until it is admitted.
+type entry struct {
+	visit *visit    // set by enlist; its fields are guarded by lobby.mu
+	wake  bell.Bell // wakes the handshake when a message for it arrives
+
+	// Their OnDisconnect must run before our OnConnect: see endedBefore. Written by the handshake
+	// until the connection has joined, and then by the world's goroutine.
+	predecessors []*Conn
+}
+
+// terms are what both ends have agreed on by their Hellos. They don't change once the connection
+// has joined.
+type terms struct {
+	maxBunch  int         // maximum message size in bytes that both ends allow
+	peerSeals atomic.Bool // the peer has Config.Sealed; safe for concurrent use
 }
 
 // A verdict is the decision of Authenticate, or later of Login, about a client.
@@ -88,7 +108,7 @@ func (c *Conn) runHandshake() {
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
-	case <-c.handshakeWake:
+	case <-c.entry.wake:
 		h.receiveAll()
 	case v := <-h.verdicts:
 		h.answer(v)
@@ -97,7 +117,7 @@ func (h *handshake) step() (over bool) {
 	case <-c.link.Done():
 		return true
 	}
-	if h.greeting.Done() && h.mismatch == nil && !c.closing.Load() {
+	if h.greeting.Done() && h.mismatch == nil && !c.life.closing.Load() {
 		return c.joinWorld()
 	}
 	return false
@@ -107,7 +127,7 @@ func (h *handshake) step() (over bool) {
 // handshake to the world.
 func (h *handshake) receiveAll() {
 	c := h.conn
-	for !h.greeting.Done() && !c.closing.Load() {
+	for !h.greeting.Done() && !c.life.closing.Load() {
 		c.link.Lock()
 		message, ok := c.machine.Next()
 		c.link.Unlock()
@@ -175,8 +195,8 @@ func (h *handshake) onHello(peer control.Hello) {
 		c.abort(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
 		return
 	}
-	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
-	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
+	c.terms.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
+	c.terms.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 	if c.server {
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
@@ -191,7 +211,7 @@ func (h *handshake) onLogin(m control.Login) {
 		h.answer(verdict{})
 		return
 	}
-	c.work.Go(func() { h.authenticate(m.Token) })
+	c.life.work.Go(func() { h.authenticate(m.Token) })
 }
 
 // authenticate waits for the token's turn, runs Authenticate and sends its verdict.
@@ -217,7 +237,7 @@ func (h *handshake) authenticate(token []byte) {
 // awaitTurn waits until Authenticate may be asked about a token. It returns false if the client
 // has left, or if too many logins from its address have failed.
 func (h *handshake) awaitTurn(token []byte) (may bool) {
-	w, v := h.conn.world, h.conn.visit
+	w, v := h.conn.world, h.conn.entry.visit
 	may, pause := w.lobby.awaitTurn(v, token)
 	if pause > 0 {
 		// Refuse the client without asking Authenticate.
@@ -239,7 +259,7 @@ func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	// reveal it.
 	passed := v.err == nil && tell
 	refused := v.err != nil && !late && blamesToken(v.err, canceled)
-	v.failures = h.conn.world.lobby.recordAnswer(h.conn.visit, token, refused, passed)
+	v.failures = h.conn.world.lobby.recordAnswer(h.conn.entry.visit, token, refused, passed)
 	return tell
 }
 
@@ -261,7 +281,7 @@ func (h *handshake) answer(v verdict) {
 	}
 	c.world.lobby.awaitJoin(c, v.err == nil)
 	switch {
-	case c.closing.Load():
+	case c.life.closing.Load():
 		// We have closed the connection in the meantime.
 	case v.err != nil:
 		h.refuse(v)
@@ -282,7 +302,7 @@ func (h *handshake) refuse(v verdict) {
 	if v.failures > 1 {
 		args = append(args, "failures", v.failures)
 	}
-	c.refused.Store(true)
+	c.life.refused.Store(true)
 	c.world.logs.Stranger(logs.Login, "login refused", args...)
 	retry := retryable(v.err)
 	switch {
@@ -314,7 +334,7 @@ func retryable(err error) *CloseError {
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
-	c.loginAsked.Store(true)
+	c.life.loginAsked.Store(true)
 	if !c.world.config.RefuseLoginElsewhere {
 		c.endOlderConns()
 	}
@@ -330,14 +350,14 @@ func (h *handshake) logIn(identity string) {
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
-	if c.mayJoin() && len(w.endedBefore(c)) > 0 {
+	if c.life.mayJoin() && len(w.endedBefore(c)) > 0 {
 		// OnDisconnect hasn't run yet for earlier connections of the same identity. logInWaiting
 		// will try again.
 		w.loggingIn = append(w.loggingIn, h)
 		return
 	}
 	defer func() { h.verdicts <- v }()
-	if c.mayJoin() {
+	if c.life.mayJoin() {
 		v.err = w.login(c)
 	}
 }
@@ -364,7 +384,7 @@ func (w *World) login(c *Conn) (err error) {
 // identity has already reached its limit of connections.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
-	if !c.loginAsked.Load() {
+	if !c.life.loginAsked.Load() {
 		c.world.lobby.identify(c, identity)
 	}
 	if c.world.config.RefuseLoginElsewhere {

@@ -203,7 +203,7 @@ func TestTearOffOfAnUnboundList(t *testing.T) {
 	Bind(w, class, func(*Actor) *spyObject { return new(spyObject) })
 	a, err := w.Spawn(class, nil)
 	require.NoError(t, err)
-	o := &opening{actor: a, conn: &Conn{world: w, server: true, maxBunch: 65536}}
+	o := &opening{actor: a, conn: &Conn{world: w, server: true, terms: terms{maxBunch: 65536}}}
 	o.markLists(true)
 	o.mark(class.lists)
 	require.Zero(t, o.lacks)

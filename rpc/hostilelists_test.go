@@ -63,12 +63,12 @@ func shownCrates(t *testing.T, actors int) *Conn {
 	b := Bind(w, crate, func(*Actor) *crateObject { return new(crateObject) })
 	Replicate(b, crateState, func(o *crateObject) *crateBody { return &o.body })
 	ReplicateList(b, crateItems, func(o *crateObject) *List[uint16, crateItem] { return &o.items })
-	c := &Conn{world: w, server: true, shown: newShown(), channels: make(map[uint64]*Actor)}
+	c := newConn(w, nil, true)
 	for i := range actors {
 		a, err := w.Spawn(crate, nil)
 		require.NoError(t, err)
 		o := &opening{actor: a, conn: c, channel: uint64(2*i + 2)}
-		a.openings, c.shown.openings[a], c.channels[o.channel] = []*opening{o}, o, a
+		a.openings, c.shown.openings[a], c.channels.byNumber[o.channel] = []*opening{o}, o, a
 	}
 	return c
 }

@@ -291,7 +291,7 @@ func TestRandomServers(t *testing.T) {
 			_ = client.Close(context.Background(), 0, "end")
 			_ = server.Close(context.Background(), 0, "end")
 			tick()
-			require.Empty(t, end.channels)
+			require.Empty(t, end.channels.byNumber)
 			require.Empty(t, end.copies.referrers)
 			for a := range client.Actors() {
 				require.True(t, a.conn == nil || a.tornOff, "%v", a)

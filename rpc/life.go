@@ -4,12 +4,68 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/roster"
 	"github.com/quivernet/quiver/internal/tasks"
 )
+
+// A life is a connection's progress from login to end. Its flags are set once and stay set, except
+// for admitted. It is safe for concurrent use, again except for admitted.
+type life struct {
+	loginAsked atomic.Bool                // server: Config.Login was called, and identity is set
+	joined     atomic.Bool                // written under lobby.mu
+	admitted   bool                       // in World.announced; used only by the world's goroutine
+	closing    atomic.Bool                // we have closed it; nothing more is dispatched or sent
+	cause      atomic.Pointer[CloseError] // why we closed it; set by the first call of stop
+	ended      atomic.Bool                // the link has ended; written under lobby.mu
+	refused    atomic.Bool                // we refused the login and have logged it already
+
+	// Each is closed: welcomed when joined, done when both carriers have ended (OnDisconnect may
+	// not have run yet), and stopped when all goroutines have ended and all sockets are closed.
+	welcomed, done, stopped chan struct{}
+
+	work sync.WaitGroup // the connection's goroutines, which end soon after the link
+}
+
+func newLife() life {
+	return life{
+		welcomed: make(chan struct{}),
+		done:     make(chan struct{}),
+		stopped:  make(chan struct{}),
+	}
+}
+
+// over reports whether the connection was closed by this side or has ended.
+func (l *life) over() bool { return l.closing.Load() || l.ended.Load() }
+
+// usable reports whether messages may be sent, which is the case from Join until the connection
+// is closed or ends.
+func (l *life) usable() bool { return l.joined.Load() && !l.over() }
+
+// beforeJoin reports whether the connection hasn't joined yet but still may.
+func (l *life) beforeJoin() bool { return !l.joined.Load() && !l.over() }
+
+// mayJoin reports whether Config.Login was called for a client that hasn't joined yet but still
+// may. Such a client may already own actors that Login has given to it.
+func (l *life) mayJoin() bool { return l.loginAsked.Load() && l.beforeJoin() }
+
+// stop marks the connection as closed by this side. It returns true for the first call; further
+// calls have no effect.
+func (l *life) stop(cause *CloseError) (first bool) {
+	if !l.closing.CompareAndSwap(false, true) {
+		return false
+	}
+	if !bell.Closed(l.done) {
+		// Once Done is closed, Err returns the cause, which must not change.
+		l.cause.CompareAndSwap(nil, cause)
+	}
+	return true
+}
 
 // takeInbox takes what other goroutines have handed to the world's goroutine.
 func (w *World) takeInbox() {
@@ -17,7 +73,7 @@ func (w *World) takeInbox() {
 	joined, ended, refused := w.lobby.take(w.game.Post)
 	w.ending = append(w.ending, ended...)
 	for _, c := range joined {
-		c.predecessors = append(c.predecessors, w.endedBefore(c)...)
+		c.entry.predecessors = append(c.entry.predecessors, w.endedBefore(c)...)
 		w.joining = append(w.joining, c)
 	}
 	for _, c := range refused {
@@ -35,7 +91,7 @@ func (w *World) endedBefore(c *Conn) (before []*Conn) {
 		if !sameClient {
 			continue
 		}
-		if old.admitted || slices.Contains(w.joining, old) {
+		if old.life.admitted || slices.Contains(w.joining, old) {
 			before = append(before, old) // it joined first
 		}
 	}
@@ -61,12 +117,12 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 	began := time.Now().Add(-spent)
 	for i := 0; i < len(w.joining) && time.Since(began) < admitTime; {
 		c := w.joining[i]
-		if slices.ContainsFunc(c.predecessors, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
+		if slices.ContainsFunc(c.entry.predecessors, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
 			i++
 			continue
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
-		c.predecessors = nil // otherwise a connection would keep all earlier ones in memory
+		c.entry.predecessors = nil // otherwise a connection would keep all earlier ones in memory
 		w.admit(c)
 		w.game.RunTasks()
 	}
@@ -77,7 +133,7 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 // as tasks, so that each of them runs even if another one panics.
 func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
-	c.admitted = true
+	c.life.admitted = true
 	c.requestDispatch() // something may have arrived while c waited in joining
 	w.watchCalls(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
@@ -183,7 +239,7 @@ func (w *World) expel(c *Conn) {
 	w.lobby.free(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
 	w.frame.remove(c)
-	c.admitted = false
+	c.life.admitted = false
 
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {
@@ -195,8 +251,7 @@ func (w *World) expel(c *Conn) {
 	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
 		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 
-	// Sort the channels, because the order of a map differs from run to run.
-	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+	for _, channel := range c.channels.sorted() {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
 	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
@@ -219,11 +274,11 @@ func (w *World) expel(c *Conn) {
 // endActor clears one channel of a connection that has ended. On a server, the actor is just no
 // longer open there. On a client, the copy ends.
 func (c *Conn) endActor(channel uint64) {
-	a := c.channels[channel]
+	a := c.channels.byNumber[channel]
 	if a == nil {
 		return // the game has ended the actor in the meantime
 	}
-	c.setChannel(channel, nil)
+	c.channels.set(channel, nil)
 	if o := a.openingOn(c); o != nil {
 		a.forget(o)
 	}

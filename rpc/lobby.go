@@ -195,7 +195,7 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused
 		return nil, worldClosed()
 	}
 	v, out, full := l.door.Admit(v, from, time.Now(), l.takeMemory)
-	c.visit = v
+	c.entry.visit = v
 	if full == nil {
 		c.reserved.Store(minReceiveLimit)
 		l.serial++
@@ -237,7 +237,7 @@ func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.attached[c] = struct{}{}
 	if c.server {
 		// Until its Login arrives, we're waiting for the client.
-		c.visit.WaitFor(c)
+		c.entry.visit.WaitFor(c)
 	}
 	return l.closed
 }
@@ -247,7 +247,7 @@ func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.visit.WaitFor(nil)
+	c.entry.visit.WaitFor(nil)
 }
 
 // awaitTurn waits until we may ask Authenticate about a client's token. If it returns false, the
@@ -301,7 +301,7 @@ func (l *lobby) leave(v *visit) {
 func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.door.Await(c.visit, c, welcomed)
+	l.door.Await(c.entry.visit, c, welcomed)
 }
 
 // claim adds c to the connections of its identity. It returns the connections that now exceed the
@@ -310,7 +310,7 @@ func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !c.server || c.ended.Load() {
+	if !c.server || c.life.ended.Load() {
 		return nil, nil
 	}
 	replaced, others, full := l.door.Claims.Claim(c.identity, c)
@@ -327,12 +327,12 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.closing.Load() || c.ended.Load() || c.visit.Left() {
+	if c.life.over() || c.entry.visit.Left() {
 		return false
 	}
-	c.joined.Store(true)
+	c.life.joined.Store(true)
 	c.reserved.Store(int64(l.memory.Join(l.config.ReceiveLimit)))
-	l.door.Join(c.visit)
+	l.door.Join(c.entry.visit)
 	l.inbox.joined = append(l.inbox.joined, c)
 	return true
 }
@@ -341,7 +341,7 @@ func (l *lobby) join(c *Conn) (in bool) {
 func (l *lobby) markEnded(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.ended.Store(true)
+	c.life.ended.Store(true)
 }
 
 // detach removes a connection whose link has ended, and reports whether it had joined. If it had
@@ -350,17 +350,17 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.attached, c)
-	joined = c.joined.Load()
+	joined = c.life.joined.Load()
 	if joined {
 		// Keep the connection's memory for now, because its last messages haven't run yet. expel
 		// frees it later.
 		l.inbox.ended = append(l.inbox.ended, c)
-		l.door.Quit(c.visit.From())
+		l.door.Quit(c.entry.visit.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
-		l.door.Fail(c.visit)
+		l.door.Fail(c.entry.visit)
 		l.answered.Broadcast()
-		if c.loginAsked.Load() {
+		if c.life.loginAsked.Load() {
 			l.inbox.refused = append(l.inbox.refused, c)
 		}
 	}

@@ -278,7 +278,7 @@ func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
 	}
-	message, err := a.openMessage(c, c.maxBunch)
+	message, err := a.openMessage(c, c.terms.maxBunch)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (a *Actor) open(c *Conn) error {
 		c.shown.unacked = append(c.shown.unacked, o)
 	}
 	c.shown.view.add(o)
-	c.setChannel(channel, a)
+	c.channels.set(channel, a)
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
 
@@ -360,7 +360,7 @@ func (o *opening) queueOpenAcked() {
 		}
 		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
 			// A function that ran earlier may have closed the actor or the connection.
-			if !o.closed && !o.conn.closing.Load() {
+			if !o.closed && !o.conn.life.closing.Load() {
 				p.binding.onOpenAcked(p.object, o.conn)
 			}
 		})
@@ -523,7 +523,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	a.openings = []*opening{{actor: a, conn: c, channel: message.Channel}}
 	a.dormancy.on = false
 	a.states.newest = make([]uint64, o.class.fields)
-	c.setChannel(message.Channel, a)
+	c.channels.set(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
 	if message.Close {
 		// The server has destroyed the actor already, so its copy ends when we return,

@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -372,21 +371,21 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 
 // maxUpdate returns the maximum size of the fields in one message to the client, excluding their
 // mask.
-func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - updateReserve }
+func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.terms.maxBunch) - updateReserve }
 
 // markAll marks everything that the client may see as lacking, since the client wasn't able to
 // keep the states that it acknowledged. It also opens dormant actors that have lists. It returns
 // the number of actors affected.
 func (c *Conn) markAll() (marked int) {
-	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		a := c.channels[channel]
+	for _, channel := range c.channels.sorted() {
+		a := c.channels.byNumber[channel]
 		if o := a.openingOn(c); o != nil {
 			a.compareAll() // pick up items that aren't due to be compared yet
 			o.markLists(true)
 			o.mark(o.visible)
 		}
 	}
-	marked = len(c.channels)
+	marked = len(c.channels.byNumber)
 	for _, a := range c.dormantWithLists() {
 		marked++
 		if err := a.open(c); err != nil {

@@ -47,7 +47,7 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.tornOff):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
-	case conn != nil && !conn.mayJoin() && !conn.usable():
+	case conn != nil && !conn.life.mayJoin() && !conn.usable():
 		// Call mayJoin before usable. If a connection joins in between, usable must return true.
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
@@ -232,7 +232,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	switch {
 	case conn == nil:
 		return nil
-	case conn.mayJoin():
+	case conn.life.mayJoin():
 		// The client hasn't joined yet. When it joins, openOwned opens the actor.
 		return nil
 	case a.openingOn(conn) == nil:

@@ -292,7 +292,7 @@ func (n *network) mirror(client int, a *Actor) *Actor {
 	n.t.Helper()
 	o := a.openingOn(n.conns[client])
 	require.NotNil(n.t, o)
-	copied := n.ends[client].channels[o.channel]
+	copied := n.ends[client].channels.byNumber[o.channel]
 	require.NotNil(n.t, copied)
 	return copied
 }

@@ -95,7 +95,7 @@ func TestRelevantMayDoAnything(t *testing.T) {
 		require.Greater(t, asked, 200)
 		require.Equal(t, len(w.actors.byRef), w.relevance.members)
 		for _, c := range w.announced {
-			require.Len(t, c.channels, len(c.shown.view.openings))
+			require.Len(t, c.channels.byNumber, len(c.shown.view.openings))
 			for i, o := range c.shown.view.openings {
 				require.Equal(t, i, o.viewIndex)
 				require.False(t, o.closed)
@@ -373,7 +373,7 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 	for range viewers {
 		c, err := w.Attach(silentCarrier{make(chan struct{})})
 		require.NoError(t, err)
-		c.maxBunch = 65536
+		c.terms.maxBunch = 65536
 		c.joinWorld()
 	}
 	for range viewers { // a Dispatch of a busy machine announces one at least

@@ -286,7 +286,7 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	// OnRep has to run before the calls, too.
 	w.callRepNotifies(c)
-	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
+	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.life.closing.Load(); {
 		call := r.Bytes(wire.Any)
 		if r.Err != nil {
 			return violationf(PayloadFail, "calls behind the state of %v, %d bytes: %v", a, len(calls), r.Err)

@@ -93,7 +93,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	case a.tornOff:
 		return plan{}, errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
-	case a.conn.mayJoin():
+	case a.conn.life.mayJoin():
 		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it",
 			m, a.conn)
 	case !a.conn.usable():
@@ -309,7 +309,7 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	switch {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
 		return errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
-			m, size, to.conn, to.conn.maxBunch, bunch.ErrBunchTooLarge)
+			m, size, to.conn, to.conn.terms.maxBunch, bunch.ErrBunchTooLarge)
 	case errors.Is(err, bunch.ErrClosed):
 		return to.closeArrivedError(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/clock"
@@ -305,6 +306,14 @@ type frame struct {
 	nextHook int // index into onTick; 0 unless a panic has interrupted runHooks
 }
 
+// A framePart is a connection's part in the frame. It is used only by the world's goroutine,
+// except for inCallers.
+type framePart struct {
+	active    bool        // the connection is in frame.active
+	corked    bool        // the connection is in frame.corked: what we send now waits for Flush
+	inCallers atomic.Bool // the connection is in World.callers; safe for concurrent use
+}
+
 // begin is called at the beginning of a Dispatch.
 func (f *frame) begin(now clock.Beat) {
 	f.now = now.Game
@@ -316,8 +325,8 @@ func (f *frame) begin(now clock.Beat) {
 // activate makes the current step, or between two steps the next one, look at a connection. It does
 // nothing until the connection has been admitted.
 func (f *frame) activate(c *Conn) {
-	if c.admitted && !c.active {
-		c.active = true
+	if c.life.admitted && !c.inFrame.active {
+		c.inFrame.active = true
 		f.active = append(f.active, c)
 	}
 }
@@ -333,13 +342,13 @@ func (f *frame) attended(announced []*Conn) []*Conn {
 // remove removes a connection that is being expelled.
 func (f *frame) remove(c *Conn) {
 	f.active = slices.DeleteFunc(f.active, func(other *Conn) bool { return other == c })
-	c.active = false
+	c.inFrame.active = false
 }
 
 // cork holds back everything sent on c until Flush. The caller holds the link's lock.
 func (f *frame) cork(c *Conn) {
-	if f.open && !c.corked && !c.closing.Load() {
-		c.corked = true
+	if f.open && !c.inFrame.corked && !c.life.closing.Load() {
+		c.inFrame.corked = true
 		f.activate(c)
 		f.corked = append(f.corked, c)
 		c.machine.Cork(true)
@@ -378,14 +387,14 @@ func (f *frame) end() {
 		i := (first + n) % len(f.corked)
 		c := f.corked[i]
 		f.corked[i] = nil
-		c.corked = false
+		c.inFrame.corked = false
 		c.link.Lock()
 		c.machine.Cork(false)
 		unlock(c.link)
 	}
 	for i, c := range f.active {
 		f.active[i] = nil
-		c.active = false
+		c.inFrame.active = false
 	}
 
 	f.flushes++

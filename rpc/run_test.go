@@ -233,7 +233,7 @@ func TestRunOnBothSides(t *testing.T) {
 		}))
 		i := 0
 		answer := func() {
-			for _, a := range end.channels {
+			for _, a := range end.channels.byNumber {
 				i++
 				require.NoError(t, fire.Call(a, shot{i}))
 			}

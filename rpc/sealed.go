@@ -141,7 +141,7 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 
 // agreed reports whether both ends have set Config.Sealed. It may be called on a nil s, and
 // is safe for concurrent use.
-func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
+func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.terms.peerSeals.Load() }
 
 // wake asks for a call of maintain in the next Dispatch. It is safe for concurrent use.
 func (s *sealedCarrier) wake() {
@@ -216,7 +216,7 @@ func (s *sealedCarrier) ping() {
 	if s.pinging.Swap(true) {
 		return
 	}
-	s.conn.work.Go(func() {
+	s.conn.life.work.Go(func() {
 		defer s.pinging.Store(false)
 		s.conn.link.Ping()
 	})
@@ -463,7 +463,7 @@ func (s *sealedCarrier) sendIDs() {
 // end still has to set it. It logs nothing if it is set here but useless, because this
 // connection doesn't use QUIC.
 func logSealedMismatch(c *Conn) {
-	ours, theirs := c.world.config.Sealed, c.peerSeals.Load()
+	ours, theirs := c.world.config.Sealed, c.terms.peerSeals.Load()
 	if ours == theirs || ours && c.sealed == nil {
 		return
 	}

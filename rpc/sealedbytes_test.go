@@ -121,7 +121,7 @@ func (n *sealedNet) storm(a *Actor, r *rand.Rand) (sent int) {
 	size := func() int { return 4 + r.IntN([]int{40, 600, 1400, 9000}[r.IntN(4)]) }
 	var far *Actor // its copy, when the open has come
 	if o := a.openingOn(n.conns[0]); o != nil {
-		far = n.ends[0].channels[o.channel]
+		far = n.ends[0].channels.byNumber[o.channel]
 	}
 	for range 8 {
 		i := r.IntN(len(stores))

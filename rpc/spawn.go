@@ -142,7 +142,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		// Before we open it for everybody, make sure that its states fit into an open.
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
 	}
-	if err == nil && a.conn != nil && !a.conn.mayJoin() {
+	if err == nil && a.conn != nil && !a.conn.life.mayJoin() {
 		err = a.ensureOpen(a.conn) // a no-op if the constructor has opened it
 	}
 	if err != nil {

@@ -27,7 +27,7 @@ func newWalkers(t testing.TB, n int) (*World, []*walker) {
 	b := Bind(w, class, func(*Actor) *walker { return new(walker) })
 	Replicate(b, bodies, func(o *walker) *body { return &o.body })
 	gone := &Conn{world: w, server: true}
-	gone.closing.Store(true)
+	gone.life.closing.Store(true)
 	w.frame.allConns = true // as in a tick
 	var all []*walker
 	for range n {

@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -196,7 +195,7 @@ type Drops struct {
 
 // Stats returns a snapshot of the connection's counters. It is safe for concurrent use.
 func (c *Conn) Stats() Stats {
-	channels, actors := c.channelNames()
+	channels, actors := c.channels.stats()
 	c.link.Lock()
 	now := time.Now()
 	m := c.machine.Stats()
@@ -304,24 +303,6 @@ func (d *Drops) count(c *drops.Counters) {
 	d.Requests = c.Of(drops.Requests)
 	d.Answers = c.Of(drops.Answer)
 	d.Messages = c.Of(drops.Message)
-}
-
-// channelNames returns an entry for each open channel, sorted by number, with only the
-// channel's number and class filled in. The first is the control channel. actors is how many
-// of the channels belong to actors of the game, rather than to extensions such as package
-// stream.
-func (c *Conn) channelNames() (names []ChannelStats, actors int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names = make([]ChannelStats, 1, len(c.channels)+1)
-	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		class := c.channels[channel].class
-		names = append(names, ChannelStats{Channel: channel, Class: class.name})
-		if !class.ofExtension() {
-			actors++
-		}
-	}
-	return names, actors
 }
 
 // share returns part/whole, or 0 if there is nothing to divide by.

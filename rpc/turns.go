@@ -11,6 +11,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
@@ -82,6 +83,7 @@ type turn struct {
 	taken []bunch.Message
 
 	isLate     bool      // not all messages ran in the last Dispatch
+	lateWarn   logs.Gate // limits the warnings about messages that wait for a turn
 	lastNumber uint64    // of the Dispatch in which the connection last had a turn
 	ended      time.Time // when mayStillRun first found messages late; zero until then
 
@@ -93,7 +95,7 @@ type turn struct {
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
-func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
+func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.life.closing.Load() }
 
 // takeTurns runs messages that have arrived, for as long as there is time. Messages that arrive in
 // the meantime wait for the next Dispatch. takeTurns looks at the active connections or, if cork is
@@ -359,7 +361,7 @@ func (c *Conn) take(into []bunch.Message) int {
 // counts the delay, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
-	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
+	hidden, ok := c.turn.lateWarn.Pass(c.world.frame.now)
 	if !ok {
 		return
 	}
@@ -381,7 +383,7 @@ func (c *Conn) noteLate() {
 // mayStillRun is called for a connection that has ended, and reports whether its messages may still
 // run. Late messages may run for endedTime, counted from the first call of mayStillRun.
 func (c *Conn) mayStillRun() bool {
-	if !c.turn.isLate || c.closing.Load() {
+	if !c.turn.isLate || c.life.closing.Load() {
 		return false
 	}
 	if c.turn.ended.IsZero() {
@@ -398,7 +400,7 @@ func (w *World) discard(c *Conn) {
 	names := make(drops.Names)
 	drop := func(messages []bunch.Message) {
 		for i := range messages {
-			names[messageName(c.channels[messages[i].Channel], messages[i])]++
+			names[messageName(c.channels.byNumber[messages[i].Channel], messages[i])]++
 		}
 		dropped += len(messages)
 		clear(messages)
@@ -411,7 +413,7 @@ func (w *World) discard(c *Conn) {
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
 		level := slog.LevelWarn
-		if c.closing.Load() {
+		if c.life.closing.Load() {
 			// We closed it ourselves, so it's normal that something was in flight.
 			level = slog.LevelInfo
 		}

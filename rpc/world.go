@@ -259,7 +259,7 @@ func mustRun(by string, none bool) {
 // may not have run for some of them yet.
 func (w *World) Conns() []*Conn {
 	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool {
-		return !c.joined.Load() || c.closing.Load()
+		return !c.life.joined.Load() || c.life.closing.Load()
 	})
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
