@@ -63,9 +63,9 @@ func (m *Method) add(second int64, stay uint64, load Load) {
 	m.recent.add(load)
 }
 
-// admits reports whether the Repeat of the peer's state allows a call of a blockable method to
-// run. If so, it counts the call.
-func (p *Peer) admits(m *Method, bytes int) bool {
+// admit reports whether the Repeat of the peer's state allows a call of a blockable method to run.
+// If so, it counts the call.
+func (p *Peer) admit(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {
 		return true
@@ -77,7 +77,7 @@ func (p *Peer) admits(m *Method, bytes int) bool {
 		m.windowState = p.state
 		m.windowEnd = now.Add(s.RepeatWindow)
 	}
-	if s.Repeat.reached(m.repeats) != "" {
+	if s.Repeat.reached(m.repeats) != noLoad {
 		return false
 	}
 	m.repeats.add(Load{Calls: 1, Bytes: bytes})
@@ -85,9 +85,9 @@ func (p *Peer) admits(m *Method, bytes int) bool {
 }
 
 // heaviest returns the method with the greatest recent load of a kind, or nil if there is none.
-func (p *Peer) heaviest(kind string) (top *Method) {
+func (p *Peer) heaviest(kind loadKind) (top *Method) {
 	for _, m := range p.methods {
-		if p.second-m.since < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
+		if p.second-m.since < blameTime && !m.exempt && (top == nil || m.recent.hasMore(kind, top.recent)) {
 			top = m
 		}
 	}
@@ -96,11 +96,11 @@ func (p *Peer) heaviest(kind string) (top *Method) {
 
 // describeRecent returns the name of a method and its recent load of a kind, as part of the reason
 // for entering a state. m is the result of heaviest.
-func (m *Method) describeRecent(kind string, second int64) string {
+func (m *Method) describeRecent(kind loadKind, second int64) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.since+1)
+	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.describe(kind), second-m.since+1)
 }
 
 // blamed returns the method that is to blame for the peer's state, or nil if no load was counted.
@@ -114,7 +114,7 @@ func (p *Peer) blamed() (top *Method) {
 		case m.exempt, top != nil && m.stay < top.stay:
 		case top == nil, m.stay > top.stay, m.blocked > top.blocked:
 			top = m
-		case m.blocked == top.blocked && m.inState.more(p.kind, top.inState):
+		case m.blocked == top.blocked && m.inState.hasMore(p.kind, top.inState):
 			top = m
 		}
 	}
@@ -131,7 +131,7 @@ func (p *Peer) describeBlamed() string {
 	case top.blocked > 0:
 		return fmt.Sprintf(" with %s: %d calls, %d of them blocked", top.name, top.inState.Calls, top.blocked)
 	}
-	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
+	return fmt.Sprintf(" with %s: %s", top.name, top.inState.describe(p.kind))
 }
 
 // keepOnlyBlamed is called when the peer has left. It drops all methods except the one that is to

@@ -26,7 +26,7 @@ func TestWhoIsBlamed(t *testing.T) {
 		"less load of the kinds": {Method{recent: Load{Calls: 1}, since: second, inState: Load{Calls: 1}}, Method{recent: much, since: second, inState: much}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, kind := range []string{"Calls", "Bytes", "Time"} {
+			for _, kind := range []loadKind{callsLoad, bytesLoad, timeLoad} {
 				methods := []*Method{&row.other, &row.want}
 				for range 2 {
 					p := &Peer{methods: methods, kind: kind, second: second}
@@ -42,12 +42,12 @@ func TestWhoIsBlamed(t *testing.T) {
 		})
 	}
 	first := &Method{inState: much, recent: much, since: second}
-	p := &Peer{methods: []*Method{first, {inState: much, recent: much, since: second}}, kind: "Calls", second: second}
+	p := &Peer{methods: []*Method{first, {inState: much, recent: much, since: second}}, kind: callsLoad, second: second}
 	require.Same(t, first, p.blamed(), "of two alike the one that was called first")
-	require.Same(t, first, p.heaviest("Calls"))
+	require.Same(t, first, p.heaviest(callsLoad))
 	p = &Peer{methods: []*Method{{exempt: true}}}
 	require.Nil(t, p.blamed())
-	require.Nil(t, p.heaviest("Calls"))
+	require.Nil(t, p.heaviest(callsLoad))
 	require.Empty(t, p.describeBlamed())
 	p = &Peer{methods: []*Method{{name: "A.B", inState: much, blocked: 1}}}
 	require.Equal(t, " with A.B: 2 calls, 1 of them blocked", p.describeBlamed())

@@ -25,7 +25,7 @@ type Peer struct {
 	// the state blocked a call. The state's Cooloff begins there.
 	lastBreach [maxStates]int64
 
-	kind string // kind of the last quota that was reached (see Load.reached)
+	kind loadKind // kind of the last quota that was reached (see Load.reached)
 
 	// The quota that last led into a higher state, as text. If the peer goes on and escalates
 	// further, the reason repeats this text.
@@ -99,7 +99,7 @@ func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 // Call counts a call that has arrived, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
-	if m.exempt || m.unblocked || p.admits(m, bytes) {
+	if m.exempt || m.unblocked || p.admit(m, bytes) {
 		return true
 	}
 	p.lastBreach[p.state] = p.second
@@ -154,7 +154,7 @@ func (p *Peer) addLoad(m *Method, load Load) {
 	p.stay.load.add(load)
 	m.add(p.second, p.stay.number, load)
 	// Comparing with these two bounds is cheaper than comparing with every quota.
-	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
+	if p.frameBound.reached(p.inFrame) != noLoad || p.secondBound.reached(now.Load) != noLoad {
 		p.escalate()
 	}
 }
@@ -201,7 +201,7 @@ func (p *Peer) endSecond() {
 	p.bucket.Bytes += p.current().Bytes
 	full := p.bucketFull()
 	for i := 1; i <= p.state; i++ {
-		if p.findBreach(i).kind != "" || full {
+		if p.findBreach(i).kind != noLoad || full {
 			p.lastBreach[i] = p.second
 		}
 	}
@@ -221,7 +221,7 @@ func (p *Peer) countBusy() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.stay.load.frame), p.detector.share.reached(p.stay.load.Load))
 	p.kind = cmp.Or(kind, p.kind)
-	if kind != "" || p.stay.blocked {
+	if kind != noLoad || p.stay.blocked {
 		p.stay.busy++
 	} else if p.isCalm() {
 		p.stay.busy = 0
@@ -235,7 +235,7 @@ func (p *Peer) countBusy() {
 func (p *Peer) isCalm() bool {
 	sustained := p.sustained()
 	window := min(sustained.Window, time.Duration(p.second-p.stay.began)*time.Second)
-	return sustained.Period.reached(p.sum(0, window)) == "" && !p.bucketFull()
+	return sustained.Period.reached(p.sum(0, window)) == noLoad && !p.bucketFull()
 }
 
 // leakBucket drains from the bucket the load that the peer may sustain in the given number of
@@ -256,7 +256,7 @@ func (p *Peer) leakBucket(seconds int64) {
 // The bucket excludes handler time, because a slow disk or a busy machine slows down the handlers
 // of honest clients, too.
 func (p *Peer) bucketFull() bool {
-	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
+	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != noLoad
 }
 
 // changeState leaves all states that have cooled off. If none has cooled off, but the peer has
@@ -283,7 +283,7 @@ func (p *Peer) changeState() {
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		h := p.findBreach(i)
-		if h.kind != "" {
+		if h.kind != noLoad {
 			top := p.heaviest(h.kind)
 			p.kind = h.kind
 			p.cause = h.cause(top)
@@ -340,7 +340,7 @@ func (p *Peer) setReport(was int, reason string) {
 // A breach is a quota that was reached, and the load that reached it.
 type breach struct {
 	used, quota Load
-	kind        string        // kind of load; see Load.reached
+	kind        loadKind      // kind of load; see Load.reached
 	state       int           // the state that the quota belongs to
 	field       string        // Frame or Period
 	window      time.Duration // the Window of a Period
@@ -348,15 +348,15 @@ type breach struct {
 
 // String describes the load and the quota.
 func (b *breach) String() string {
-	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.of(b.kind), b.state, b.field, b.kind)
+	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.describe(b.kind), b.state, b.field, b.kind)
 }
 
 // loadText describes the load and the time in which it occurred.
 func (b *breach) loadText() string {
 	if b.field == "Period" {
-		return fmt.Sprintf("%s within %v", b.used.of(b.kind), b.window)
+		return fmt.Sprintf("%s within %v", b.used.describe(b.kind), b.window)
 	}
-	return b.used.of(b.kind) + " in one frame"
+	return b.used.describe(b.kind) + " in one frame"
 }
 
 // cause is a shorter String for the reason of a later escalation, since a close reason only has
@@ -371,12 +371,12 @@ func (b *breach) cause(top *Method) string {
 
 // findBreach returns a quota of the given state that the peer has reached, either in a single
 // frame of the current second or over the window that ends with that second. If there is no such
-// quota, the result's kind is empty.
+// quota, the result's kind is noLoad.
 func (p *Peer) findBreach(state int) breach {
 	s := &p.detector.profile.States[state]
 	frame := p.current().frame
 	frame.peak(p.inFrame)
-	if kind := s.Frame.reached(frame); kind != "" {
+	if kind := s.Frame.reached(frame); kind != noLoad {
 		return breach{used: frame, quota: s.Frame, kind: kind, state: state, field: "Frame"}
 	}
 	if s.Period == (Load{}) {

@@ -185,37 +185,50 @@ func (l *Load) lower(quota, used Load) {
 	}
 }
 
-// reached returns the name of the first part of used that reaches the quota l, or "" if none
+// A loadKind is one of the fields of a Load.
+type loadKind uint8
+
+const (
+	noLoad loadKind = iota
+	callsLoad
+	bytesLoad
+	timeLoad
+)
+
+// String returns the name of the field.
+func (k loadKind) String() string { return [...]string{"", "Calls", "Bytes", "Time"}[k] }
+
+// reached returns the kind of the first part of used that reaches the quota l, or noLoad if none
 // does.
-func (l *Load) reached(used Load) (kind string) {
+func (l *Load) reached(used Load) loadKind {
 	switch {
 	case l.Calls > 0 && used.Calls >= l.Calls:
-		return "Calls"
+		return callsLoad
 	case l.Bytes > 0 && used.Bytes >= l.Bytes:
-		return "Bytes"
+		return bytesLoad
 	case l.Time > 0 && used.Time >= l.Time:
-		return "Time"
+		return timeLoad
 	}
-	return ""
+	return noLoad
 }
 
-// of describes the named part of l in readable form.
-func (l *Load) of(kind string) string {
+// describe describes the part of l that has the given kind.
+func (l *Load) describe(kind loadKind) string {
 	switch kind {
-	case "Calls":
+	case callsLoad:
 		return fmt.Sprintf("%d calls", l.Calls)
-	case "Bytes":
+	case bytesLoad:
 		return fmt.Sprintf("%d bytes", l.Bytes)
 	}
 	return fmt.Sprintf("%v of handlers", l.Time)
 }
 
-// more reports whether l has more of the given kind than other.
-func (l *Load) more(kind string, other Load) bool {
+// hasMore reports whether l has more of the given kind than other.
+func (l *Load) hasMore(kind loadKind, other Load) bool {
 	switch kind {
-	case "Calls":
+	case callsLoad:
 		return l.Calls > other.Calls
-	case "Bytes":
+	case bytesLoad:
 		return l.Bytes > other.Bytes
 	}
 	return l.Time > other.Time
