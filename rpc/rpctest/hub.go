@@ -129,9 +129,19 @@ func maxDelay(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// setProfile changes the emulation in both directions. With onlyClient, it leaves the server's
-// uplink alone, since all clients share it. A Rate then limits the client's downlink instead.
-func (p *path) setProfile(profile emulation.Settings, onlyClient bool) error {
+// A scope says how much of a path a change of the emulation concerns.
+type scope uint8
+
+const (
+	wholePath scope = iota
+
+	// All but the server's uplink, since all clients share it. A Rate then limits the client's
+	// downlink instead.
+	clientsOwn
+)
+
+// setProfile changes the emulation in both directions.
+func (p *path) setProfile(profile emulation.Settings, of scope) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
 		return err
@@ -140,7 +150,7 @@ func (p *path) setProfile(profile emulation.Settings, onlyClient bool) error {
 	defer p.hub.mu.Unlock()
 	p.up.SetConfig(inSeries(out, in))
 	p.up.rate = out.Rate
-	if onlyClient {
+	if of == clientsOwn {
 		p.down.SetBehind(inSeries(out, in))
 		if out.Rate > 0 && (in.Rate == 0 || out.Rate < in.Rate) {
 			in.Rate = out.Rate

@@ -29,14 +29,14 @@ func TestEmulateOneLeavesTheUplink(t *testing.T) {
 		}
 		return l.Backlog(now) > 0
 	}
-	require.NoError(t, bob.setProfile(emulation.Settings{PktLag: 50 * time.Millisecond}, true))
+	require.NoError(t, bob.setProfile(emulation.Settings{PktLag: 50 * time.Millisecond}, clientsOwn))
 	require.True(t, waits(alice.down))
 	require.True(t, waits(bob.down))
 	require.False(t, waits(bob.up), "his own has no rate any more")
 	require.Positive(t, bob.down.window.Load())
 
-	require.NoError(t, alice.setProfile(emulation.Settings{}, false))
-	require.NoError(t, bob.setProfile(emulation.Settings{}, false))
+	require.NoError(t, alice.setProfile(emulation.Settings{}, wholePath))
+	require.NoError(t, bob.setProfile(emulation.Settings{}, wholePath))
 	require.False(t, waits(alice.down), "all paths are changed")
 }
 

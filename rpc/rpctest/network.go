@@ -397,7 +397,7 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	n.t.Helper()
 	n.profile = profile
 	for _, c := range n.clients {
-		n.emulate(c, profile, false)
+		n.emulate(c, profile, wholePath)
 	}
 }
 
@@ -411,14 +411,14 @@ func (n *Network) Emulate(profile emulation.Settings) {
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	if c := n.find(conn); c != nil {
-		n.emulate(c, profile, true)
+		n.emulate(c, profile, clientsOwn)
 	}
 }
 
-// emulate changes the emulation of a client's path. See path.setProfile for one.
-func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
+// emulate changes the emulation of a client's path.
+func (n *Network) emulate(c *client, profile emulation.Settings, of scope) {
 	n.t.Helper()
-	if err := c.path.setProfile(profile, one); err != nil {
+	if err := c.path.setProfile(profile, of); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -457,7 +457,7 @@ func (n *Network) close() {
 
 	// Don't let bad paths delay the end.
 	for _, c := range n.clients {
-		_ = c.path.setProfile(emulation.Settings{}, false)
+		_ = c.path.setProfile(emulation.Settings{}, wholePath)
 	}
 	ctx := context.Background()
 	for _, w := range n.worlds { // some are closed already
