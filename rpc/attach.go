@@ -147,7 +147,11 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
-	return w.attach(carrierAdapter{carrier}, true, nil)
+	c := newServerConn(w, carrierAdapter{carrier})
+	if err := w.attach(c, nil); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Connect uses carrier as the client's end of a new connection, and returns when the server
@@ -170,8 +174,8 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
 		return nil, err
 	}
-	c, err := w.attach(carrier, false, nil)
-	if err != nil {
+	c := newClientConn(w, carrier)
+	if err := w.attach(c, nil); err != nil {
 		return nil, err
 	}
 	select {
@@ -186,11 +190,10 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 	}
 }
 
-// attach makes a connection from a carrier. v is the client's place among the handshakes if it
-// came through a [Listener], and nil otherwise.
-func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
+// attach starts a new connection. v is the client's place among the handshakes if it came through
+// a [Listener], and nil otherwise.
+func (w *World) attach(c *Conn, v *visit) error {
 	w.freeze()
-	c := newConn(w, carrier, server)
 
 	// Take a place in the world, which may cost another client its handshake.
 	evicted, full := w.lobby.enlist(c, c.origin(), v)
@@ -198,21 +201,21 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	if full != nil {
 		w.logs.Stranger(logs.Refused, "connection refused",
 			"conn", c, "code", full.Code.String(), "reason", full.Reason)
-		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
-		return nil, full
+		_ = c.carrier.CloseWithError(uint64(full.Code), full.Reason)
+		return full
 	}
 
 	now := time.Now()
 	c.machine = c.newMachine(now)
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
-	closed := c.start(carrier)
+	closed := c.start()
 	w.lobby.attaching.Done()
 	if closed != nil {
 		// The world was closed in the meantime.
 		c.Close(closed.Code, closed.Reason)
 	}
-	return c, nil
+	return nil
 }
 
 // evict ends a handshake to make room for another one. It does nothing if c is nil.

@@ -80,11 +80,25 @@ type Conn struct {
 	rates    statnet.Sampler // for Stats: rates of the last second
 }
 
-// newConn returns a connection that has neither an id nor a link yet.
-func newConn(w *World, carrier link.Carrier, server bool) *Conn {
-	c := &Conn{
+// newServerConn returns the server's end of a connection. It has neither an id nor a link yet.
+func newServerConn(w *World, carrier link.Carrier) *Conn {
+	c := newConn(w, carrier)
+	c.server = true
+	c.shown = newShown()
+	return c
+}
+
+// newClientConn returns the client's end of a connection. It has neither an id nor a link yet.
+func newClientConn(w *World, carrier link.Carrier) *Conn {
+	c := newConn(w, carrier)
+	c.copies = newCopies()
+	return c
+}
+
+// newConn returns what both ends of a connection have.
+func newConn(w *World, carrier link.Carrier) *Conn {
+	return &Conn{
 		world:     w,
-		server:    server,
 		carrier:   carrier,
 		life:      newLife(),
 		entry:     entry{wake: bell.New()},
@@ -93,12 +107,6 @@ func newConn(w *World, carrier link.Carrier, server bool) *Conn {
 		requests:  newRequests(w.config.MaxRequests),
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
-	if server {
-		c.shown = newShown()
-	} else {
-		c.copies = newCopies()
-	}
-	return c
 }
 
 // World returns the world that the connection belongs to.
@@ -297,7 +305,7 @@ func (c *Conn) origin() netip.Prefix {
 
 // start starts the link and the handshake. It returns why the world was closed, or nil if it
 // is open.
-func (c *Conn) start(carrier link.Carrier) *CloseError {
+func (c *Conn) start() *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.life.joined)
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
@@ -308,7 +316,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
 	// all of these fields are set.
 	return w.lobby.attach(c, func() {
-		c.link = link.New(carrier, config, c.machine, machines...)
+		c.link = link.New(c.carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
 		c.life.work.Go(c.runHandshake)
 	})

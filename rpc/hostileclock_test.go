@@ -55,7 +55,7 @@ func TestOldValueOfAReferrer(t *testing.T) {
 		}
 	})
 	w.lobby.client.Store(true)
-	c := newConn(w, nil, false)
+	c := newClientConn(w, nil)
 	copyOf := func(ref Ref) *Actor {
 		a := &Actor{world: w, class: spy, own: part{binding: w.bindings[spy]}, ref: ref, conn: c, states: actorStates{newest: make([]uint64, spy.fields)}}
 		c.copies.byRef[ref] = a

@@ -63,7 +63,7 @@ func shownCrates(t *testing.T, actors int) *Conn {
 	b := Bind(w, crate, func(*Actor) *crateObject { return new(crateObject) })
 	Replicate(b, crateState, func(o *crateObject) *crateBody { return &o.body })
 	ReplicateList(b, crateItems, func(o *crateObject) *List[uint16, crateItem] { return &o.items })
-	c := newConn(w, nil, true)
+	c := newServerConn(w, nil)
 	for i := range actors {
 		a, err := w.Spawn(crate, nil)
 		require.NoError(t, err)

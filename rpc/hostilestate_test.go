@@ -47,7 +47,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnRep(b, crateState, func(*crateObject, crateBody) {})
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.lobby.client.Store(true)
-	c := newConn(w, nil, false)
+	c := newClientConn(w, nil)
 	a := &Actor{world: w, class: crate, own: part{binding: w.bindings[crate]}, ref: 1, conn: c, states: actorStates{newest: make([]uint64, crate.fields)}}
 	a.makeObjects()
 	a.makeReplicas()

@@ -257,8 +257,8 @@ func (l *Listener) accept(ctx context.Context) {
 func (l *Listener) adopt(conn *quic.Conn) {
 	l.paths.Prove(conn.RemoteAddr())
 	v, _ := conn.Context().Value(visitKey{}).(*visit)
-	c, err := l.world.attach(quicconn.NewCarrier(conn, l.shared), true, v)
-	if err != nil {
+	c := newServerConn(l.world, quicconn.NewCarrier(conn, l.shared))
+	if err := l.world.attach(c, v); err != nil {
 		return // attach has refused the connection and logged it
 	}
 	l.track(c, conn)
