@@ -266,14 +266,23 @@ func (a *Actor) cancelClose(c *Conn) {
 	}
 }
 
-// closePending is called by Flush to close the actor for previous owners that have acknowledged
-// the open by now. TearOff calls it with atOnce to close the actor for all previous owners. A
-// previous owner's copy of a placed actor stays without a channel in either case.
-func (a *Actor) closePending(atOnce bool) {
+// closePendingNow closes the actor for all previous owners at once. Like closeAcknowledged, it
+// leaves the copy of a placed actor without a channel.
+func (a *Actor) closePendingNow() {
+	for _, o := range slices.Backward(a.openings) {
+		if o.closePending {
+			a.closeOpening(o, Relevancy)
+		}
+	}
+}
+
+// closeAcknowledged is called by Flush to close the actor for previous owners that have
+// acknowledged the open by now. A previous owner's copy of a placed actor stays without a channel.
+func (a *Actor) closeAcknowledged() {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
 		case !o.closePending:
-		case atOnce || o.acknowledged():
+		case o.acknowledged():
 			a.closeOpening(o, Relevancy)
 		default:
 			a.closeAtFlush()

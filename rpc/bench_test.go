@@ -219,7 +219,7 @@ func BenchmarkWake(b *testing.B) {
 			for range b.N {
 				one.onWake()
 				w.frame.allConns = false
-				w.dispatch(clock.Beat{Real: time.Now()}, false)
+				w.dispatch(clock.Beat{Real: time.Now()}, activeConns)
 				w.flush(time.Now())
 			}
 		})

@@ -107,7 +107,7 @@ func (a *Actor) TearOff() error {
 	// Send the delayed closes to previous owners now. Then open the actor for all copies without
 	// a channel, because they need the last state too.
 	a.dormancy.on = false
-	a.closePending(true)
+	a.closePendingNow()
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 
 	// If the actor was placed, it no longer exists for any other client, including clients that

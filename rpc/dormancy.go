@@ -103,7 +103,7 @@ func (w *World) closeChannels() {
 	w.toClose = nil
 	for _, a := range actors {
 		a.dormancy.inToClose = false
-		a.closePending(false)
+		a.closeAcknowledged()
 		if a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}

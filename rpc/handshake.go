@@ -206,7 +206,7 @@ func (h *handshake) onHello(peer control.Hello) {
 // Authenticate, any token is accepted.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
-	c.world.lobby.hasLogin(c)
+	c.world.lobby.noteLogin(c)
 	if c.world.config.Authenticate == nil {
 		h.answer(verdict{})
 		return
@@ -257,11 +257,25 @@ func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 
 	// Don't record a success that the client isn't told about. Otherwise a later login could
 	// reveal it.
-	passed := v.err == nil && tell
-	refused := v.err != nil && !late && blamesToken(v.err, canceled)
-	v.failures = h.conn.world.lobby.recordAnswer(h.conn.entry.visit, token, refused, passed)
+	answer := tokenUndecided
+	switch {
+	case v.err == nil && tell:
+		answer = tokenAccepted
+	case v.err != nil && !late && blamesToken(v.err, canceled):
+		answer = tokenRefused
+	}
+	v.failures = h.conn.world.lobby.recordAnswer(h.conn.entry.visit, token, answer)
 	return tell
 }
+
+// A tokenAnswer is what an answer of Authenticate says about a token.
+type tokenAnswer uint8
+
+const (
+	tokenUndecided tokenAnswer = iota // Authenticate couldn't decide
+	tokenAccepted
+	tokenRefused
+)
 
 // blamesToken reports whether an error of Authenticate means that the token is bad, rather than
 // that Authenticate was unable to decide. canceled is true if the handshake has ended meanwhile.

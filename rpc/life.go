@@ -70,13 +70,13 @@ func (l *life) stop(cause *CloseError) (first bool) {
 // takeInbox takes what other goroutines have handed to the world's goroutine.
 func (w *World) takeInbox() {
 	w.callers.Take(w.frame.activate)
-	joined, ended, refused := w.lobby.take(w.game.Post)
-	w.ending = append(w.ending, ended...)
-	for _, c := range joined {
+	arrived := w.lobby.take(w.game.Post)
+	w.ending = append(w.ending, arrived.ended...)
+	for _, c := range arrived.joined {
 		c.entry.predecessors = append(c.entry.predecessors, w.endedBefore(c)...)
 		w.joining = append(w.joining, c)
 	}
-	for _, c := range refused {
+	for _, c := range arrived.refused {
 		// The connection never joined, but Login may have given it actors.
 		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	}
@@ -218,7 +218,8 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
-		if c.mayStillRun() || slices.Contains(w.joining, c) {
+		late := !c.life.closing.Load() && c.turn.waitForLate()
+		if late || slices.Contains(w.joining, c) {
 			i++
 			continue
 		}

@@ -196,13 +196,17 @@ func (r *listReplica[T, K, V]) notifyMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) indexReferences(index refs.Index[Ref, replica], on bool) {
-	if !r.bound.declared.refers {
-		return
-	}
-	if !on {
+func (r *listReplica[T, K, V]) unindexReferences(index refs.Index[Ref, replica]) {
+	if r.bound.declared.refers {
 		// The items count as if they no longer referred to anything.
 		r.copy.Unname()
+		r.indexReferences(index)
+	}
+}
+
+func (r *listReplica[T, K, V]) indexReferences(index refs.Index[Ref, replica]) {
+	if !r.bound.declared.refers {
+		return
 	}
 	r.copy.Renamed(func(id uint64, named bool) {
 		if named {

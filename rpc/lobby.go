@@ -46,13 +46,18 @@ type lobby struct {
 // An inbox holds the work that other goroutines have left for the world's goroutine. The next
 // Dispatch takes everything.
 type inbox struct {
-	joined  []*Conn
-	ended   []*Conn
-	refused []*Conn // ended before Join, but Config.Login has seen them or is about to
-	posts   []func()
+	conns handover
+	posts []func()
 
 	dispatches uint64 // number of Dispatches that have taken the inbox
 	alarmed    bool   // expectDispatch has reported that nobody drives the world
+}
+
+// A handover lists the connections that the world's goroutine has to deal with.
+type handover struct {
+	joined  []*Conn
+	ended   []*Conn
+	refused []*Conn // ended before Join, but Config.Login has seen them or is about to
 }
 
 // undrivenTime is how long clients may wait for a Dispatch before we log that nobody drives
@@ -102,7 +107,7 @@ func (l *lobby) cause() error {
 func (l *lobby) drained() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
+	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.conns.refused) == 0
 }
 
 // becomeClient makes the world a client for good. It returns an error if the world has already
@@ -242,9 +247,9 @@ func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	return l.closed
 }
 
-// hasLogin is called when a client's Login has arrived. From now on the client is waiting for us,
+// noteLogin is called when a client's Login has arrived. From now on the client is waiting for us,
 // so it isn't evicted to make room for another client.
-func (l *lobby) hasLogin(c *Conn) {
+func (l *lobby) noteLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.entry.visit.WaitFor(nil)
@@ -264,18 +269,17 @@ func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration
 	return false, 0
 }
 
-// recordAnswer is called with Authenticate's answer. refused means that the token is wrong, and
-// passed means that it is correct. Both are false if Authenticate couldn't decide. recordAnswer
-// returns the number of logins from the client's address that have been refused.
-func (l *lobby) recordAnswer(v *visit, token []byte, refused, passed bool) (failures int) {
+// recordAnswer is called with Authenticate's answer about a token. It returns the number of logins
+// from the client's address that have been refused.
+func (l *lobby) recordAnswer(v *visit, token []byte, answer tokenAnswer) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Answered(v)
 	l.answered.Broadcast()
-	switch {
-	case refused:
+	switch answer {
+	case tokenRefused:
 		return l.door.Refused(v, token, time.Now())
-	case passed:
+	case tokenAccepted:
 		l.door.Failures.Passed(token)
 	}
 	return 0
@@ -333,7 +337,7 @@ func (l *lobby) join(c *Conn) (in bool) {
 	c.life.joined.Store(true)
 	c.reserved.Store(int64(l.memory.Join(l.config.ReceiveLimit)))
 	l.door.Join(c.entry.visit)
-	l.inbox.joined = append(l.inbox.joined, c)
+	l.inbox.conns.joined = append(l.inbox.conns.joined, c)
 	return true
 }
 
@@ -354,14 +358,14 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	if joined {
 		// Keep the connection's memory for now, because its last messages haven't run yet. expel
 		// frees it later.
-		l.inbox.ended = append(l.inbox.ended, c)
+		l.inbox.conns.ended = append(l.inbox.conns.ended, c)
 		l.door.Quit(c.entry.visit.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
 		l.door.Fail(c.entry.visit)
 		l.answered.Broadcast()
 		if c.life.loginAsked.Load() {
-			l.inbox.refused = append(l.inbox.refused, c)
+			l.inbox.conns.refused = append(l.inbox.conns.refused, c)
 		}
 	}
 	l.door.Claims.Disclaim(c.identity, c)
@@ -454,17 +458,15 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 
 // take empties the inbox. It is called on the world's goroutine. posts receives the slice of
 // queued functions. It must take the functions out of the slice, and must not keep the slice.
-func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
+func (l *lobby) take(posts func(*[]func())) handover {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
 	in.dispatches++
-	joined, ended, refused = in.joined, in.ended, in.refused
-	in.joined = nil
-	in.ended = nil
-	in.refused = nil
+	conns := in.conns
+	in.conns = handover{}
 	posts(&in.posts)
-	return joined, ended, refused
+	return conns
 }
 
 // expectDispatch is called when a client begins to wait for a Dispatch. If there is no Dispatch

@@ -96,10 +96,10 @@ func (o *opening) queueCall(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may be sent. They may be sent once this Flush has
-// compared the states and the client lacks none of them. This way, a call finds states at the
-// client that are at least as new as the call.
-func (o *opening) callsDue(now time.Time) bool {
+// claimCallSlot reports whether queued calls may be sent, and if so, claims the actor's slot for
+// them. They may be sent once this Flush has compared the states and the client lacks none of them.
+// This way, a call finds states at the client that are at least as new as the call.
+func (o *opening) claimCallSlot(now time.Time) bool {
 	a := o.actor
 	ready := o.conn.world.replicator.compared && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
 	return ready && a.states.claimSlot(now, a.class.updatePeriod, a.ref)

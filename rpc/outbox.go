@@ -129,18 +129,18 @@ type stateCrowd struct {
 	at time.Time // time of the count, by the link's clock
 }
 
-// crowdAt returns a summary of the paces of all connections, which may be up to crowdPeriod old.
-func (w *World) crowdAt(clock time.Time) state.Crowd {
-	if clock.Sub(w.crowd.at) < crowdPeriod {
-		return w.crowd.Crowd
+// sum returns a summary of the paces of all connections, which may be up to crowdPeriod old.
+func (s *stateCrowd) sum(clock time.Time, conns []*Conn) state.Crowd {
+	if clock.Sub(s.at) < crowdPeriod {
+		return s.Crowd
 	}
-	w.crowd = stateCrowd{at: clock}
-	for _, c := range w.announced {
+	*s = stateCrowd{at: clock}
+	for _, c := range conns {
 		if room := &c.shown.state.room; !room.began.IsZero() {
-			w.crowd.Add(&room.path, clock.Sub(room.began))
+			s.Add(&room.path, clock.Sub(room.began))
 		}
 	}
-	return w.crowd.Crowd
+	return s.Crowd
 }
 
 const (
@@ -192,7 +192,7 @@ func (c *Conn) sendState(now time.Time) {
 
 	// Give the pace its measurements of the path, then get the room for this Flush.
 	bulk, waits := c.link.Source().Bulk()
-	s.room.path.Among(c.world.crowdAt(clock))
+	s.room.path.Among(c.world.crowd.sum(clock, c.world.announced))
 	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
 	s.room.path.Beside(bulk, waits && unsent > 0)
 	room := s.room.next(clock, c.machine, unsent, behind)
@@ -271,7 +271,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			used += n
 			updates++
 		}
-		for used < room && o.callsDue(now) && c.machine.Opened(o.channel) {
+		for used < room && o.claimCallSlot(now) && c.machine.Opened(o.channel) {
 			n := c.sendQueued(o, now)
 			if n == 0 {
 				break

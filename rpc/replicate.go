@@ -355,7 +355,7 @@ func (w *World) callRepNotifies(c *Conn) {
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
 		p.next++ // don't repeat the call if it panics
-		r.indexReferences(c.copies.referrers, true)
+		r.indexReferences(c.copies.referrers)
 		r.repNotify(w, 0)
 	}
 	clear(p.replicas)

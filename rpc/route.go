@@ -156,7 +156,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		return a.sendTo(p.conn, m, payload)
 	}
-	if a.throttles(m) {
+	if a.dropThrottled(m) {
 		return nil
 	}
 	if a.dormancy.on {
@@ -202,10 +202,10 @@ func (a *Actor) sendTo(c *Conn, m *method, payload []byte) error {
 	return a.send(o, m, payload)
 }
 
-// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate, which limits the calls
-// since the last update of the actor. If so, it counts a drop for each client. The call still runs
-// on the server. UE: net.MaxRPCPerNetUpdate.
-func (a *Actor) throttles(m *method) bool {
+// dropThrottled counts a Multicast towards Config.MaxRPCPerNetUpdate, which limits the calls since
+// the last update of the actor. If the Multicast exceeds the limit, dropThrottled counts a drop for
+// each client and returns true. The call still runs on the server. UE: net.MaxRPCPerNetUpdate.
+func (a *Actor) dropThrottled(m *method) (dropped bool) {
 	w := a.world
 	limit := w.config.MaxRPCPerNetUpdate
 	if limit == 0 || m.delivery <= ReliableUnordered {

@@ -20,9 +20,9 @@ import (
 // few datagrams as possible. Dispatch panics if another goroutine is driving the world at the
 // same time, or if a handler calls it.
 func (w *World) Dispatch(now time.Time) {
-	w.beginDriving(true)
+	w.beginDriving()
 	defer w.drive.Exit()
-	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
+	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, allConns)
 }
 
 // Flush runs the OnTick hooks, then sends states along with all packets that were held back.
@@ -31,42 +31,54 @@ func (w *World) Dispatch(now time.Time) {
 // It must be called on the goroutine that called Dispatch. The world belongs to that goroutine
 // until another one calls Dispatch, so Do and Ask return ErrOnWorld there.
 func (w *World) Flush(now time.Time) {
-	w.beginDriving(false)
+	w.resumeDriving()
 	defer w.drive.Exit()
 	w.flush(now)
 }
 
 // Tick calls Dispatch and then Flush.
 func (w *World) Tick(now time.Time) {
-	w.beginDriving(true)
+	w.beginDriving()
 	defer w.drive.Exit()
-	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
+	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, allConns)
 	w.flush(now)
 }
 
-// beginDriving must be paired with drive.Exit. If own is true, the world belongs to the
-// calling goroutine from now on. beginDriving panics if the world is being driven already.
-func (w *World) beginDriving(own bool) {
-	if !w.drive.Enter(own) {
+// beginDriving gives the world to the calling goroutine. It must be paired with drive.Exit.
+func (w *World) beginDriving() { mustEnter(w.drive.Enter(true)) }
+
+// resumeDriving is like beginDriving, but leaves the world to the goroutine that has it.
+func (w *World) resumeDriving() { mustEnter(w.drive.Enter(false)) }
+
+// mustEnter panics if the world is being driven already.
+func mustEnter(entered bool) {
+	if !entered {
 		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
 	}
 }
 
-// dispatch is the first half of a step. If cork is true, it takes messages from all connections and
-// corks them, that is, holds back everything sent on them until Flush. Otherwise, it does so only
-// for the active connections. These are the ones that have called, or that the game has used.
+// A reach says from which connections a Dispatch takes messages.
+type reach uint8
+
+const (
+	activeConns reach = iota // those that have called, or that the game has used
+	allConns
+)
+
+// dispatch is the first half of a step. It takes messages from the connections in the reach of, and
+// corks these connections, that is, holds back everything sent on them until Flush.
 //
 // Functions of the game may panic or exit the goroutine. Each is therefore removed from its queue
 // before it runs, so that the next Dispatch carries on with the rest.
-func (w *World) dispatch(now clock.Beat, cork bool) {
+func (w *World) dispatch(now clock.Beat, of reach) {
 	w.frame.begin(now)
-	w.frame.allConns = w.frame.allConns || cork
+	w.frame.allConns = w.frame.allConns || of == allConns
 	w.beginFrame()
 	w.takeInbox()
 	w.game.RunTasks() // tasks left over by a panic, and then those that takeInbox added
 	w.runLocal()
 	spent := w.admitJoined(0)
-	w.takeTurns(cork)
+	w.takeTurns(of)
 
 	for _, c := range w.frame.attended(w.announced) {
 		w.runWaiting(c)
@@ -126,7 +138,7 @@ func (w *World) runHooks() {
 // and compare states only if there are at most 256. It catches up on the other connections and on
 // the states in another tick, within a thirtieth of a second.
 func (w *World) Run(ctx context.Context) error {
-	w.beginDriving(true)
+	w.beginDriving()
 	defer w.drive.Exit()
 	r := run{world: w, settle: time.NewTimer(settleTime), happened: true}
 	r.settle.Stop()
@@ -178,7 +190,7 @@ func (r *run) step() {
 		w.replicator.lastEvent = now
 	}
 	w.frame.allConns = len(w.announced) <= fewConns || now.Sub(r.lookedAtAll) >= settleTime
-	w.dispatch(clock.Beat{Game: now, Real: now}, false)
+	w.dispatch(clock.Beat{Game: now, Real: now}, activeConns)
 	w.flush(now)
 
 	switch {

@@ -382,7 +382,7 @@ func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 // copies.referrers, the index of states by the actors they refer to.
 func (s *actorStates) removeReferences(c *Conn) {
 	for r := range s.present {
-		r.indexReferences(c.copies.referrers, false)
+		r.unindexReferences(c.copies.referrers)
 	}
 }
 
@@ -424,8 +424,9 @@ type replica interface {
 	repNotify(w *World, moved Ref)
 
 	// indexReferences brings the index up to date with the actors that the replica refers to
-	// now. If on is false, it removes the replica from the index instead.
-	indexReferences(index refs.Index[Ref, replica], on bool)
+	// now, and unindexReferences removes the replica from the index.
+	indexReferences(index refs.Index[Ref, replica])
+	unindexReferences(index refs.Index[Ref, replica])
 }
 
 // replicaOf implements replica for a struct of type S.
@@ -503,10 +504,12 @@ func (r *replicaOf[T, S]) unchanged() bool {
 	return reflect.DeepEqual(*r.live, r.last)
 }
 
-func (r *replicaOf[T, S]) indexReferences(index refs.Index[Ref, replica], on bool) {
+func (r *replicaOf[T, S]) indexReferences(index refs.Index[Ref, replica]) {
 	r.scratch = r.scratch[:0]
-	if on {
-		r.bound.declared.plan.References(r.value, func(id uint64) { r.scratch = append(r.scratch, Ref(id)) })
-	}
+	r.bound.declared.plan.References(r.value, func(id uint64) { r.scratch = append(r.scratch, Ref(id)) })
 	r.indexed = index.Refile(r, r.indexed, r.scratch)
+}
+
+func (r *replicaOf[T, S]) unindexReferences(index refs.Index[Ref, replica]) {
+	r.indexed = index.Refile(r, r.indexed, nil)
 }

@@ -85,7 +85,7 @@ type turn struct {
 	isLate     bool      // not all messages ran in the last Dispatch
 	lateWarn   logs.Gate // limits the warnings about messages that wait for a turn
 	lastNumber uint64    // of the Dispatch in which the connection last had a turn
-	ended      time.Time // when mayStillRun first found messages late; zero until then
+	ended      time.Time // when waitForLate first found messages late; zero until then
 
 	// In this Dispatch.
 	waiting int           // messages that may still run, including those in taken
@@ -98,13 +98,13 @@ type turn struct {
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.life.closing.Load() }
 
 // takeTurns runs messages that have arrived, for as long as there is time. Messages that arrive in
-// the meantime wait for the next Dispatch. takeTurns looks at the active connections or, if cork is
-// true, at all connections. It corks those that it looks at.
-func (w *World) takeTurns(cork bool) {
+// the meantime wait for the next Dispatch. takeTurns looks at the connections in the reach of, and
+// corks them.
+func (w *World) takeTurns(of reach) {
 	t := &w.turns
 	t.settle() // in case a panic cut the last Dispatch short
 	conns := w.frame.active
-	if cork {
+	if of == allConns {
 		conns = w.announced
 	}
 	for _, c := range conns {
@@ -256,7 +256,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 // finishPacket applies the rest, because the game must see all of them or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
-		message := w.peek(c)
+		message := w.fetch(c)
 		if message == nil || message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet {
 			w.callRepNotifies(c)
 			return
@@ -288,7 +288,7 @@ func (t *turns) endTurn(c *Conn, start time.Duration) {
 // nextMessage takes the next message of c. ok is false if no more messages may run in this
 // Dispatch.
 func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
-	next := w.peek(c)
+	next := w.fetch(c)
 	if next == nil {
 		return message, false
 	}
@@ -321,9 +321,9 @@ func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	return Destroyed, false
 }
 
-// peek returns the message that nextMessage would take, or nil. If no message is left in taken, it
-// first takes a batch of messages from the machine.
-func (w *World) peek(c *Conn) *bunch.Message {
+// fetch returns the message that nextMessage would take, or nil. If no message is left in taken,
+// it first takes a batch of messages from the machine.
+func (w *World) fetch(c *Conn) *bunch.Message {
 	u := &c.turn
 	if !c.hasMessages() {
 		return nil
@@ -380,16 +380,16 @@ func (c *Conn) noteLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun is called for a connection that has ended, and reports whether its messages may still
-// run. Late messages may run for endedTime, counted from the first call of mayStillRun.
-func (c *Conn) mayStillRun() bool {
-	if !c.turn.isLate || c.life.closing.Load() {
+// waitForLate is called for a connection that has ended, and reports whether late messages may
+// still run. They may for endedTime, which begins with the first call of waitForLate.
+func (u *turn) waitForLate() (wait bool) {
+	if !u.isLate {
 		return false
 	}
-	if c.turn.ended.IsZero() {
-		c.turn.ended = time.Now()
+	if u.ended.IsZero() {
+		u.ended = time.Now()
 	}
-	return time.Since(c.turn.ended) < endedTime
+	return time.Since(u.ended) < endedTime
 }
 
 // discard drops and counts the messages that a connection still has when it is expelled.

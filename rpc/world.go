@@ -69,7 +69,7 @@ type World struct {
 	requests   requests            // requests that this world makes to itself
 	background background          // handlers of Request.Go
 	handling   handling            // the call that is being handled
-	crowd      stateCrowd          // how fast all connections send states; see crowdAt
+	crowd      stateCrowd          // how fast all connections send states
 	failWarn   logs.Gates[*method] // limits warnings about answers that could not be sent
 
 	// Safe for concurrent use.
