@@ -318,7 +318,7 @@ func (c *Conn) start() *CloseError {
 	return w.lobby.attach(c, func() {
 		c.link = link.New(c.carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
-		c.life.work.Go(c.runHandshake)
+		c.life.work.Go(func() { runHandshake(c) })
 	})
 }
 

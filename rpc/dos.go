@@ -53,26 +53,26 @@ var (
 )
 
 // beginFrame begins a frame of the detector. It doesn't use the game's clock, which may jump.
-func (w *World) beginFrame() {
-	if w.dos.detector != nil {
-		w.dos.detector.Frame(time.Now())
+func (d *dosWatch) beginFrame() {
+	if d.detector != nil {
+		d.detector.Frame(time.Now())
 	}
 }
 
 // noteIdle tells the detector that Run is waiting for an event, so that the detector doesn't
 // mistake the wait for a hitch.
-func (w *World) noteIdle() {
-	if w.dos.detector != nil {
-		w.dos.detector.Idle(time.Now())
+func (d *dosWatch) noteIdle() {
+	if d.detector != nil {
+		d.detector.Idle(time.Now())
 	}
 }
 
-// watchCalls starts watching a client that has joined.
-func (w *World) watchCalls(c *Conn) {
-	if d := w.dos.detector; d != nil && c.server {
-		peer := d.Join(c.identity)
-		w.dos.mu.Lock()
-		defer w.dos.mu.Unlock()
+// watch starts watching a client that has joined.
+func (d *dosWatch) watch(c *Conn) {
+	if d.detector != nil && c.server {
+		peer := d.detector.Join(c.identity)
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		c.watched = &watched{peer: peer, usages: make(map[*method]*usage), severity: peer.State()}
 	}
 }
@@ -83,7 +83,7 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.channels.of(message.Channel)
 	called := calledBy(a, message)
 	isAnswer := c.acceptAnswer(called, a, message)
-	u := c.usageOf(called, a, message, isAnswer)
+	u := w.dos.usageOf(c.watched, called, a, message, isAnswer)
 	peer := c.watched.peer
 	if !isAnswer && !admitCall(peer, u, called, message.Payload) {
 		w.block(c, a, called, message.Payload)
@@ -187,7 +187,7 @@ func calledBy(a *Actor, message bunch.Message) *method {
 }
 
 // usageOf returns the usage that counts a message. isAnswer is the result of acceptAnswer.
-func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, isAnswer bool) *usage {
+func (d *dosWatch) usageOf(w *watched, called *method, a *Actor, message bunch.Message, isAnswer bool) *usage {
 	switch {
 	case called != nil:
 		// A call counts as a call of its method.
@@ -200,26 +200,26 @@ func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, isAnswer
 	default:
 		called = usageOther
 	}
-	if u := c.watched.usages[called]; u != nil {
+	if u := w.usages[called]; u != nil {
 		return u
 	}
-	return c.newUsage(called)
+	return d.newUsage(w, called)
 }
 
 // newUsage starts counting a method when the connection calls it for the first time.
-func (c *Conn) newUsage(m *method) *usage {
-	d, name := &c.world.dos, m.String()
+func (d *dosWatch) newUsage(w *watched, m *method) *usage {
+	name := m.String()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.counts[name] == nil {
 		d.counts[name] = &dos.Count{Method: name}
 	}
 	u := &usage{
-		method:  c.watched.peer.Method(name),
+		method:  w.peer.Method(name),
 		ofConn:  &dos.Count{Method: name},
 		ofWorld: d.counts[name],
 	}
-	c.watched.usages[m] = u
+	w.usages[m] = u
 	return u
 }
 
@@ -279,9 +279,8 @@ func (w *World) MethodStats() []dos.Count {
 	return sortedCounts(counts)
 }
 
-// methodStats returns the counts of one connection, and the state of its identity.
-func (c *Conn) methodStats() (severity string, counts []dos.Count) {
-	d := &c.world.dos
+// stats returns the counts of one connection, and the state of its identity.
+func (d *dosWatch) stats(c *Conn) (severity string, counts []dos.Count) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.watched == nil {

@@ -27,7 +27,7 @@ const mismatchTime = 2 * time.Second
 // joined. Client and server compare versions and classes (Hello), the server decides about the
 // client (Login, Welcome), and the client confirms (Join).
 //
-// A handshake runs on a goroutine of its own, Conn.runHandshake, so it makes progress even if
+// A handshake runs on a goroutine of its own, in runHandshake, so it makes progress even if
 // nobody drives the world.
 type handshake struct {
 	conn     *Conn
@@ -77,7 +77,7 @@ var (
 )
 
 // runHandshake runs the handshake until c has joined or has ended.
-func (c *Conn) runHandshake() {
+func runHandshake(c *Conn) {
 	timeout := c.world.config.HandshakeTimeout
 	deadline := time.Now().Add(timeout)
 	if c.server {
@@ -159,13 +159,13 @@ func (h *handshake) receive(payload []byte) {
 	case control.Welcome:
 		h.conn.world.lobby.identify(h.conn, m.Identity)
 		// The server may open channels as soon as it has our Join.
-		h.conn.refuseChannels(bunch.NoError)
+		h.refuseChannels(bunch.NoError)
 		h.conn.sendAtOnce(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
 		// A client never opens channels. If it does, this is the error from now on. Before Join,
 		// the error is that it's too early.
-		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
+		h.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
 		// Our classes differ from the server's, and the server has described its own.
 		h.conn.Close(ProtocolMismatch, shape.Mismatch(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
@@ -179,7 +179,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline)) // HelloTimeout no longer applies
 	if peer.Version != ours.Version {
-		client, server := c.orderBySide(ours, peer)
+		client, server := h.orderBySide(ours, peer)
 		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d",
 			client.Version, server.Version))
 		return
@@ -372,7 +372,7 @@ func (h *handshake) decideLogin() {
 	}
 	defer func() { h.verdicts <- v }()
 	if c.life.mayJoin() {
-		v.err = w.login(c)
+		v.err = h.runLogin()
 	}
 }
 
@@ -386,8 +386,9 @@ func (w *World) logInWaiting() {
 	}
 }
 
-// login runs Config.Login. It returns errNoLogin if Login panics.
-func (w *World) login(c *Conn) (err error) {
+// runLogin runs Config.Login. It returns errNoLogin if Login panics.
+func (h *handshake) runLogin() (err error) {
+	c, w := h.conn, h.conn.world
 	err = errNoLogin
 	defer w.game.Catch(c)
 	w.game.Doing = tasks.Doing{What: "Config.Login"}
@@ -447,7 +448,7 @@ func (h *handshake) beginSealed() {
 // the difference in both logs.
 func (h *handshake) onMismatch(peer control.Hello) {
 	c := h.conn
-	client, server := c.orderBySide(h.hello(), peer)
+	client, server := h.orderBySide(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch,
 		"the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
 		client.Shape[:4], server.Shape[:4])
@@ -463,8 +464,8 @@ func (h *handshake) onMismatch(peer control.Hello) {
 
 // orderBySide returns the client's Hello and then the server's. The logs of both ends show the
 // same reason, so the reason must say "client" and "server" rather than "ours" and "theirs".
-func (c *Conn) orderBySide(ours, peers control.Hello) (client, server control.Hello) {
-	if c.server {
+func (h *handshake) orderBySide(ours, peers control.Hello) (client, server control.Hello) {
+	if h.conn.server {
 		return peers, ours
 	}
 	return ours, peers
@@ -472,7 +473,8 @@ func (c *Conn) orderBySide(ours, peers control.Hello) (client, server control.He
 
 // refuseChannels sets the code that closes the connection if the peer opens a channel. With
 // NoError, the peer may open channels.
-func (c *Conn) refuseChannels(code bunch.Code) {
+func (h *handshake) refuseChannels(code bunch.Code) {
+	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.machine.Refuse(code)

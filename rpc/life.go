@@ -135,7 +135,7 @@ func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
 	c.life.admitted = true
 	c.requestDispatch() // something may have arrived while c waited in joining
-	w.watchCalls(c)
+	w.dos.watch(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	logSealedMismatch(c)
 	c.trace.Joined(c.identity)

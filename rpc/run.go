@@ -73,7 +73,7 @@ const (
 func (w *World) dispatch(now clock.Beat, of reach) {
 	w.frame.begin(now)
 	w.frame.allConns = w.frame.allConns || of == allConns
-	w.beginFrame()
+	w.dos.beginFrame()
 	w.takeInbox()
 	w.game.RunTasks() // tasks left over by a panic, and then those that takeInbox added
 	w.runLocal()
@@ -236,7 +236,7 @@ func (r *run) finish() (done bool) {
 // wait sleeps until something happens. If ctx has ended, it returns the cause of ctx.
 func (r *run) wait(ctx context.Context) error {
 	w := r.world
-	w.noteIdle()
+	w.dos.noteIdle()
 	r.happened = true
 	w.drive.Rest(true)
 	defer w.drive.Rest(false)

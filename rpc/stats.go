@@ -277,7 +277,7 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	}
 	s.ServerTime.Steps = c.times.steps.Load()
 	s.ServerTime.Refused = c.times.refused.Load()
-	s.Severity, s.Methods = c.methodStats()
+	s.Severity, s.Methods = c.world.dos.stats(c)
 	s.Deferred = c.deferred.Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 	s.Drops.RingFull = l.DroppedRing
