@@ -225,6 +225,20 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
+// openAlways is like ensureOpen, but logs any error before returning it. It does nothing for an
+// actor that has ended or was torn off while the open was queued.
+func (a *Actor) openAlways(c *Conn) error {
+	if a.dead || a.tornOff {
+		return nil
+	}
+	err := a.ensureOpen(c)
+	if err == nil || !c.usable() || a.dead {
+		return nil
+	}
+	a.logNotOpened(c, err)
+	return err
+}
+
 // updateVisible recomputes which fields each client may see. It is called when the actor's owner
 // or a condition has changed.
 func (a *Actor) updateVisible() {

@@ -167,7 +167,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	a.world.mustBeInside("CloseTo or UnloadTo", nil)
 
 	// During OnConnect of c, this prevents an AlwaysRelevant actor from opening for c afterwards.
-	a.world.greeting.close(a, c)
+	a.world.admission.greeting.close(a, c)
 
 	if o := a.openingOn(c); o != nil {
 		a.closeOpening(o, reason)

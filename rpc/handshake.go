@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -364,25 +363,15 @@ func (h *handshake) logIn(identity string) {
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
-	if c.life.mayJoin() && len(w.endedBefore(c)) > 0 {
+	if c.life.mayJoin() && len(w.admission.endedBefore(c)) > 0 {
 		// OnDisconnect hasn't run yet for earlier connections of the same identity. logInWaiting
 		// will try again.
-		w.loggingIn = append(w.loggingIn, h)
+		w.admission.loggingIn = append(w.admission.loggingIn, h)
 		return
 	}
 	defer func() { h.verdicts <- v }()
 	if c.life.mayJoin() {
 		v.err = h.runLogin()
-	}
-}
-
-// logInWaiting tries each login in loggingIn again. decideLogin puts a login back if it still has
-// to wait.
-func (w *World) logInWaiting() {
-	for range w.loggingIn {
-		h := w.loggingIn[0]
-		w.loggingIn = slices.Delete(w.loggingIn, 0, 1)
-		h.decideLogin()
 	}
 }
 

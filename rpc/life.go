@@ -67,14 +67,28 @@ func (l *life) stop(cause *CloseError) (first bool) {
 	return true
 }
 
+// An admission lets connections that have joined into the world's game, and those that have ended
+// out of it. It is used only by the world's goroutine.
+type admission struct {
+	world     *World
+	joining   []*Conn      // joined, and waiting to be admitted
+	ending    []*Conn      // ended, and waiting to be expelled
+	loggingIn []*handshake // waiting until ended connections of the same identity are expelled
+	greeting  greeting     // greets the last connection admitted, until its tasks have run
+
+	onConnect    []func(*Conn)
+	onDisconnect []func(*Conn, error)
+}
+
 // takeInbox takes what other goroutines have handed to the world's goroutine.
-func (w *World) takeInbox() {
+func (m *admission) takeInbox() {
+	w := m.world
 	w.callers.Take(w.frame.activate)
 	arrived := w.lobby.take(w.game.Post)
-	w.ending = append(w.ending, arrived.ended...)
+	m.ending = append(m.ending, arrived.ended...)
 	for _, c := range arrived.joined {
-		c.entry.predecessors = append(c.entry.predecessors, w.endedBefore(c)...)
-		w.joining = append(w.joining, c)
+		c.entry.predecessors = append(c.entry.predecessors, m.endedBefore(c)...)
+		m.joining = append(m.joining, c)
 	}
 	for _, c := range arrived.refused {
 		// The connection never joined, but Login may have given it actors.
@@ -85,17 +99,27 @@ func (w *World) takeInbox() {
 // endedBefore returns the ended connections whose OnDisconnect must run before OnConnect of c. On a
 // server, these are the earlier connections of the same identity. On a client, they are all earlier
 // connections.
-func (w *World) endedBefore(c *Conn) (before []*Conn) {
-	for _, old := range w.ending {
+func (m *admission) endedBefore(c *Conn) (before []*Conn) {
+	for _, old := range m.ending {
 		sameClient := !c.server || c.identity != "" && c.identity == old.identity
 		if !sameClient {
 			continue
 		}
-		if old.life.admitted || slices.Contains(w.joining, old) {
+		if old.life.admitted || slices.Contains(m.joining, old) {
 			before = append(before, old) // it joined first
 		}
 	}
 	return before
+}
+
+// logInWaiting tries each login in loggingIn again. decideLogin puts a login back if it still has
+// to wait.
+func (m *admission) logInWaiting() {
+	for range m.loggingIn {
+		h := m.loggingIn[0]
+		m.loggingIn = slices.Delete(m.loggingIn, 0, 1)
+		h.decideLogin()
+	}
 }
 
 // admitTime is the time after which a Dispatch stops admitting connections. It admits at least one.
@@ -110,20 +134,21 @@ const admitTime = 8 * time.Millisecond
 //
 // spent is the part of admitTime that an earlier call in this Dispatch has used. The result also
 // includes the time used by this call.
-func (w *World) admitJoined(spent time.Duration) time.Duration {
-	if len(w.joining) == 0 {
+func (m *admission) admitJoined(spent time.Duration) time.Duration {
+	w := m.world
+	if len(m.joining) == 0 {
 		return spent
 	}
 	began := time.Now().Add(-spent)
-	for i := 0; i < len(w.joining) && time.Since(began) < admitTime; {
-		c := w.joining[i]
-		if slices.ContainsFunc(c.entry.predecessors, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
+	for i := 0; i < len(m.joining) && time.Since(began) < admitTime; {
+		c := m.joining[i]
+		if slices.ContainsFunc(c.entry.predecessors, func(old *Conn) bool { return slices.Contains(m.ending, old) }) {
 			i++
 			continue
 		}
-		w.joining = slices.Delete(w.joining, i, i+1)
+		m.joining = slices.Delete(m.joining, i, i+1)
 		c.entry.predecessors = nil // otherwise a connection would keep all earlier ones in memory
-		w.admit(c)
+		m.admit(c)
 		w.game.RunTasks()
 	}
 	return time.Since(began)
@@ -131,7 +156,8 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 
 // admit announces a connection that has joined to the game. The hooks and the opens are queued
 // as tasks, so that each of them runs even if another one panics.
-func (w *World) admit(c *Conn) {
+func (m *admission) admit(c *Conn) {
+	w := m.world
 	w.announced = append(w.announced, c)
 	c.life.admitted = true
 	c.requestDispatch() // something may have arrived while c waited in joining
@@ -143,18 +169,18 @@ func (w *World) admit(c *Conn) {
 		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
 	}
 	w.game.Later(c, tasks.Doing{}, func() { w.tellGonePlaced(c) })
-	w.openOwned(c)
-	w.greeting.conn = c
-	for _, hook := range w.onConnect {
+	m.openOwned(c)
+	m.greeting.conn = c
+	for _, hook := range m.onConnect {
 		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
 		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
 	for a := range w.actors.always.all {
-		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { w.greeting.show(a) })
+		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { m.greeting.show(a) })
 	}
-	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
+	w.game.Later(c, tasks.Doing{}, func() { m.greeting = greeting{} })
 }
 
 // A greeting is the part of a connection's admission in which OnConnect runs and then the
@@ -171,7 +197,7 @@ type greeting struct {
 func (g *greeting) show(a *Actor) {
 	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
 	if g.conn != nil && isListed && !g.closed[a] {
-		_ = a.world.openAlways(a, g.conn)
+		_ = a.openAlways(g.conn)
 	}
 }
 
@@ -188,50 +214,40 @@ func (g *greeting) close(a *Actor, c *Conn) {
 
 // openOwned queues the opens of the actors that Config.Login has given to a connection, and of
 // the actors that those own in turn.
-func (w *World) openOwned(c *Conn) {
+func (m *admission) openOwned(c *Conn) {
+	w := m.world
 	for root := range c.shown.owned.all {
 		for _, a := range root.withOwned(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
 				if a.conn == c { // a hook may have given the actor to somebody else
-					w.openAlways(a, c)
+					_ = a.openAlways(c)
 				}
 			})
 		}
 	}
 }
 
-// openAlways opens an actor for a connection. It logs any error before returning it.
-func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.tornOff {
-		return nil // this happened while the open was queued
-	}
-	err := a.ensureOpen(c)
-	if err == nil || !c.usable() || a.dead {
-		return nil
-	}
-	a.logNotOpened(c, err)
-	return err
-}
-
 // expelEnded expels connections that have ended, once all messages that arrived before the end
 // have run.
-func (w *World) expelEnded() {
-	for i := 0; i < len(w.ending); {
-		c := w.ending[i]
+func (m *admission) expelEnded() {
+	w := m.world
+	for i := 0; i < len(m.ending); {
+		c := m.ending[i]
 		late := !c.life.closing.Load() && c.turn.waitForLate()
-		if late || slices.Contains(w.joining, c) {
+		if late || slices.Contains(m.joining, c) {
 			i++
 			continue
 		}
-		w.ending = slices.Delete(w.ending, i, i+1)
-		w.expel(c)
+		m.ending = slices.Delete(m.ending, i, i+1)
+		m.expel(c)
 		w.game.RunTasks()
 	}
 }
 
 // expel undoes admit after a connection has ended. The end of its actors and the OnDisconnect
 // hooks are queued as tasks.
-func (w *World) expel(c *Conn) {
+func (m *admission) expel(c *Conn) {
+	w := m.world
 	w.discard(c)
 	if c.watched != nil {
 		w.dos.detector.Leave(c.watched.peer)
@@ -263,7 +279,7 @@ func (w *World) expel(c *Conn) {
 		a.forgetDetached(c)
 	}
 
-	for _, hook := range w.onDisconnect {
+	for _, hook := range m.onDisconnect {
 		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
 	}
 	if w.config.OnDisconnect != nil {

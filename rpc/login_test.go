@@ -192,7 +192,7 @@ func TestLoginComesBehindTheEndBefore(t *testing.T) {
 				}
 				n.logIn()
 				require.Equal(t, []string{"login", "connect", "disconnect", "login", "connect"}, heard)
-				require.Empty(t, n.server.loggingIn)
+				require.Empty(t, n.server.admission.loggingIn)
 				n.close()
 			})
 		})

@@ -162,7 +162,7 @@ func (r *relevance) showTo(a *Actor, c *Conn) {
 	isOpen := a.openingOn(c) != nil || c.shown.hasDormant(a)
 	pausing := r.elapsed < c.shown.view.pause // because an open has failed
 	if c.usable() && !isOpen && !pausing && r.decide(a, c) {
-		_ = a.world.openAlways(a, c)
+		_ = a.openAlways(c)
 	}
 }
 
@@ -441,7 +441,7 @@ func (c *Conn) openWanted(wanted []candidate) {
 	for _, next := range wanted[:min(len(wanted), r.toOpen)] {
 		r.toOpen--
 		c.world.logs.Actor(logs.Relevancy, "relevant", c, next.actor)
-		err := c.world.openAlways(next.actor, c)
+		err := next.actor.openAlways(c)
 		if err != nil {
 			c.shown.view.pause = r.elapsed + openPause
 		}

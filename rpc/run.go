@@ -74,10 +74,10 @@ func (w *World) dispatch(now clock.Beat, of reach) {
 	w.frame.begin(now)
 	w.frame.allConns = w.frame.allConns || of == allConns
 	w.dos.beginFrame()
-	w.takeInbox()
+	w.admission.takeInbox()
 	w.game.RunTasks() // tasks left over by a panic, and then those that takeInbox added
 	w.runLocal()
-	spent := w.admitJoined(0)
+	spent := w.admission.admitJoined(0)
 	w.takeTurns(of)
 
 	for _, c := range w.frame.attended(w.announced) {
@@ -89,13 +89,13 @@ func (w *World) dispatch(now clock.Beat, of reach) {
 	w.maintainSealed()
 	w.game.RunPosts()
 
-	w.expelEnded()
-	w.logInWaiting()
-	if len(w.joining) > 0 {
+	w.admission.expelEnded()
+	w.admission.logInWaiting()
+	if len(w.admission.joining) > 0 {
 		// Some connections may have been waiting for others to be expelled, which has just
 		// happened. If any are still joining after this, there wasn't enough time, so ask for
 		// another Dispatch.
-		w.admitJoined(spent)
+		w.admission.admitJoined(spent)
 		w.drive.Signal()
 	}
 }

@@ -50,16 +50,11 @@ type World struct {
 	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except for parts of dos.
-	announced    []*Conn      // admitted, and not expelled yet
-	joining      []*Conn      // joined, and waiting to be admitted
-	ending       []*Conn      // ended, and waiting to be expelled
-	loggingIn    []*handshake // waiting until ended connections of the same identity are expelled
-	greeting     greeting     // greets the last connection admitted, until its tasks have run
-	onConnect    []func(*Conn)
-	onDisconnect []func(*Conn, error)
-	dos          dosWatch  // has its own lock for the fields that Stats reads
-	overflows    int       // connections closed because a reliable buffer was full
-	lastSample   time.Time // when sampleRates last ran
+	announced  []*Conn   // admitted, and not expelled yet
+	admission  admission // lets in who has joined, and out who has ended
+	dos        dosWatch  // has its own lock for the fields that Stats reads
+	overflows  int       // connections closed because a reliable buffer was full
+	lastSample time.Time // when sampleRates last ran
 
 	// Parts of a step. Used only by the world's goroutine.
 	frame      frame               // the current step
@@ -108,6 +103,7 @@ func NewWorld(config Config) (*World, error) {
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
+	w.admission.world = w
 	w.lobby.open(config)
 	w.extended.Wake = w.drive.Signal
 	w.extended.Driven = w.drive.DrivenBy
@@ -237,14 +233,14 @@ func (w *World) OnTick(fn func(now time.Time)) {
 // OnConnect adds a hook that runs when a connection joins, before Config.OnConnect.
 func (w *World) OnConnect(fn func(*Conn)) {
 	mustRun("OnConnect", fn == nil)
-	w.onConnect = append(w.onConnect, fn)
+	w.admission.onConnect = append(w.admission.onConnect, fn)
 }
 
 // OnDisconnect adds a hook that runs when a connection that had joined ends, before
 // Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	mustRun("OnDisconnect", fn == nil)
-	w.onDisconnect = append(w.onDisconnect, fn)
+	w.admission.onDisconnect = append(w.admission.onDisconnect, fn)
 }
 
 // mustRun panics if a method of World was passed no function. It panics now, because the tick that
