@@ -25,6 +25,8 @@ type Config struct {
 	// the handshake. There is no need to list the classes passed to [Bind].
 	Classes []*Class
 
+	// Functions of the game.
+
 	// OnConnect runs on the world's goroutine for every connection that has joined. On a client,
 	// it runs after Dial. UE: PostLogin.
 	//
@@ -58,16 +60,6 @@ type Config struct {
 	// client trusts its server, so it just drops the message and counts it.
 	OnMessage func(w *World, c *Conn, id uint8, payload []byte) error
 
-	// CheckGoroutine makes methods panic if they are called on any goroutine but the one that
-	// last drove the world. It covers calls, requests, Spawn, Destroy, SetOwner, Place on a
-	// server, and the methods that decide which connections have an actor. Until the first
-	// Dispatch, any goroutine may prepare the world.
-	//
-	// CheckGoroutine is meant for development, in case the race detector is too slow for the
-	// game. A single check takes about 10 µs, as much as all calls of a tick together. Without
-	// CheckGoroutine there is no cost. UE: check(IsInGameThread()).
-	CheckGoroutine bool
-
 	// OnPanic is called whenever one of the game's functions panics: a handler, check, hook,
 	// constructor, post, Validate, UnmarshalBinary, Authenticate or Login, and in transfers
 	// of package stream also OnBatch, OnEnd, a Reader, a Store, or the encoding of an
@@ -93,6 +85,8 @@ type Config struct {
 	// constructor, set or OnClose continues out of that call instead, and OnPanic is not called.
 	// The caller may recover this panic, too, and carry on.
 	OnPanic func(conn *Conn, function string, recovered any, stack []byte)
+
+	// Who may join.
 
 	// Authenticate turns a client's token into an identity. To refuse the token, it returns an
 	// error, whose text is sent to the client. Authenticate runs on a goroutine of its own and
@@ -132,10 +126,7 @@ type Config struct {
 	// other servers, use a separate world for each server.
 	Token []byte
 
-	// ExplainMismatch makes a server describe its classes, methods and fields to a client whose
-	// declarations differ, even before login. Both logs then show how many classes each end has
-	// and where they first differ, instead of just two hashes. It is meant for development.
-	ExplainMismatch bool
+	// The time that a world takes.
 
 	// TickRate makes Run tick that many times a second, in addition to the ticks for events.
 	// 0 means events only.
@@ -303,6 +294,8 @@ type Config struct {
 	// way.
 	MaxRPCPerNetUpdate int
 
+	// How packets travel.
+
 	// Sealed makes a connection send everything, calls and transfers, in sealed packets instead
 	// of QUIC's datagrams. These are encrypted packets of our own format on QUIC's socket. They
 	// cope with loss, jitter and long paths, where QUIC's congestion control collapses. QUIC is
@@ -325,14 +318,6 @@ type Config struct {
 	// traffic uses them. [SealedStats] shows the packet size.
 	NoJumbo bool
 
-	// Emulation emulates a bad network below the sockets of [Listen] and [Dial], for QUIC and
-	// sealed packets. It is meant for development. UE: PktLag, PktLoss and the like.
-	//
-	// nil means no emulation, at no cost, and [World.SetEmulation] returns an error. Otherwise
-	// SetEmulation can change the settings at any time. A game that wants to turn emulation on
-	// later sets &emulation.Settings{}. Even then, packets are sent one by one.
-	Emulation *emulation.Settings
-
 	// Timers of QUIC. A client that has sent nothing for KeepAlive also asks for an ack. It does
 	// so in a packet large enough that a restarted server answers with a stateless reset.
 	IdleTimeout time.Duration // default 30 s
@@ -343,6 +328,31 @@ type Config struct {
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
 	// TickRate.
 	Bunch bunch.Config
+
+	// For development and operation.
+
+	// CheckGoroutine makes methods panic if they are called on any goroutine but the one that
+	// last drove the world. It covers calls, requests, Spawn, Destroy, SetOwner, Place on a
+	// server, and the methods that decide which connections have an actor. Until the first
+	// Dispatch, any goroutine may prepare the world.
+	//
+	// CheckGoroutine is meant for development, in case the race detector is too slow for the
+	// game. A single check takes about 10 µs, as much as all calls of a tick together. Without
+	// CheckGoroutine there is no cost. UE: check(IsInGameThread()).
+	CheckGoroutine bool
+
+	// ExplainMismatch makes a server describe its classes, methods and fields to a client whose
+	// declarations differ, even before login. Both logs then show how many classes each end has
+	// and where they first differ, instead of just two hashes. It is meant for development.
+	ExplainMismatch bool
+
+	// Emulation emulates a bad network below the sockets of [Listen] and [Dial], for QUIC and
+	// sealed packets. It is meant for development. UE: PktLag, PktLoss and the like.
+	//
+	// nil means no emulation, at no cost, and [World.SetEmulation] returns an error. Otherwise
+	// SetEmulation can change the settings at any time. A game that wants to turn emulation on
+	// later sets &emulation.Settings{}. Even then, packets are sent one by one.
+	Emulation *emulation.Settings
 
 	// Trace receives a trace of everything that is sent, in Perfetto's format, for
 	// ui.perfetto.dev. It shows what calls wait for, the packets that carry them, acks, losses

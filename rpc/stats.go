@@ -52,6 +52,7 @@ type Stats struct {
 	// doesn't count, since it only ever gets what the others leave. UE: Out Saturation.
 	OutSaturation float64
 
+	// Totals since the connection began.
 	PacketsIn, PacketsOut uint64
 	PacketsLost           uint64 // packets that we sent and that were lost
 	PacketsMissing        uint64 // packets that we didn't get although later ones arrived
@@ -67,6 +68,7 @@ type Stats struct {
 	SpuriousLosses        uint64 // packets in PacketsLost and LossOut that did arrive
 	Probes, AcksAlone     uint64
 
+	// The path and what waits for it now.
 	InFlight     int // bytes sent but not yet acknowledged
 	Window       int // limit on the bytes that bulk may have in flight
 	Queued       int // bytes waiting to be sent
