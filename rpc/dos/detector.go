@@ -149,8 +149,8 @@ func (d *Detector) removeOld() {
 	d.departed = slices.Delete(d.departed, 0, n)
 }
 
-// names reports whether a list of methods and classes includes a method or its class.
-func names(list []string, method string) bool {
+// includes reports whether a list of methods and classes includes a method or its class.
+func includes(list []string, method string) bool {
 	class := method
 	if dot := strings.LastIndexByte(method, '.'); dot >= 0 {
 		class = method[:dot]

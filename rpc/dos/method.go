@@ -43,7 +43,7 @@ func (p *Peer) Method(name string) *Method {
 		}
 	}
 	d := p.detector
-	m := &Method{name: name, exempt: names(d.profile.Exempt, name), unblocked: names(d.profile.Unblocked, name)}
+	m := &Method{name: name, exempt: includes(d.profile.Exempt, name), unblocked: includes(d.profile.Unblocked, name)}
 	p.methods = append(p.methods, m)
 	return m
 }

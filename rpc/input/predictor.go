@@ -111,7 +111,7 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if tick <= p.newest || tick > p.handle.maxTick() {
 		return nil
 	}
-	for t := p.firstTick(tick); t <= tick; t++ {
+	for t := p.skipTicks(tick); t <= tick; t++ {
 		m := &p.predictions[t%uint64(len(p.predictions))]
 		waited := at + p.lead.ahead - time.Duration(t)*p.handle.tick
 		*m = prediction[I]{tick: t, at: at, ahead: p.lead.ahead, waited: waited}
@@ -122,8 +122,9 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	return p.flush(at)
 }
 
-// firstTick returns the first tick to predict in a frame whose last one is tick.
-func (p *Predictor[I]) firstTick(tick uint64) uint64 {
+// skipTicks returns the first tick to predict in a frame whose last one is tick, and counts the
+// ticks that are left out.
+func (p *Predictor[I]) skipTicks(tick uint64) (first uint64) {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
 	behind := tick - p.newest
 	switch {

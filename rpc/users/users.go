@@ -53,7 +53,7 @@ type table struct {
 // Open reads the token file at path, which must exist.
 func Open(path string) (*Users, error) {
 	u := &Users{path: path, codes: make(map[string]*loginCode)}
-	_, err := u.current()
+	_, err := u.load()
 	return u, err
 }
 
@@ -102,7 +102,7 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 			return "", err
 		}
 	}
-	tokens, err := u.current()
+	tokens, err := u.load()
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +144,7 @@ func (u *Users) redeem(code, token, machine string, now time.Time) error {
 // addFor adds a token for the user of an identity that requested a code. Because it reads the file,
 // and anybody may send wrong codes, redeem calls it only after it has found the code to be right.
 func (u *Users) addFor(identity, token, note string) error {
-	tokens, err := u.current()
+	tokens, err := u.load()
 	if err != nil {
 		return err
 	}
@@ -224,17 +224,17 @@ func (u *Users) closeRevoked(conns []*rpc.Conn, code rpc.Code) error {
 // Valid reads the file, and returns a function that reports whether the file contained the
 // token of an identity at that time.
 func (u *Users) Valid() (valid func(identity string) bool, err error) {
-	tokens, err := u.current()
+	tokens, err := u.load()
 	return func(identity string) bool {
 		user, digits, _ := strings.Cut(identity, "/")
 		return user != "" && tokens[digits] == user
 	}, err
 }
 
-// current reads the file and returns the user of each token, by the token's MAC. It computes the
+// load reads the file and returns the user of each token, by the token's MAC. It computes the
 // MACs only if the text has changed since the last call. Otherwise the cost of every login would
 // grow with the number of tokens.
-func (u *Users) current() (map[string]string, error) {
+func (u *Users) load() (map[string]string, error) {
 	cached := u.cache.Load()
 	text, err := readText(u.path)
 	if err == nil && cached != nil && text == cached.text {
