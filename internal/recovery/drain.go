@@ -2,20 +2,25 @@ package recovery
 
 import "time"
 
+// drainPacket is the size of a packet of bulk, approximately.
+const drainPacket = 1200
+
 // A drain is a period in which bulk leaves part of the path unused, so that round trips show the
-// path without a queue of bulk.
+// path without a queue of bulk. It is zero if we aren't draining.
 type drain struct {
-	end     time.Duration // 0 if we aren't draining
-	closing bool          // it began because the gate's window kept falling
-	minTrip time.Duration // shortest round trip so far
+	end        time.Duration // never 0 during a drain
+	windowFell bool          // it began because the gate's window kept falling
+	minTrip    time.Duration // shortest round trip so far
 
 	// Packets that were sent with no more in flight than the drain allows.
 	trips   time.Duration // sum of their round trips
 	packets int
 }
 
-// note adds the round trip of the packet with this mark.
-func (d *drain) note(trip time.Duration, m *Mark) {
+func (d *drain) active() bool { return d.end != 0 }
+
+// addTrip adds the round trip of the packet with this mark.
+func (d *drain) addTrip(trip time.Duration, m *Mark) {
 	d.minTrip = min(d.minTrip, trip)
 	if m.drained {
 		d.trips += trip

@@ -1,9 +1,6 @@
 package recovery
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	// slack is how long a queue bulk may cause on the path, and queuePackets is how many packets it
@@ -26,37 +23,10 @@ const (
 	minPackets   = 4 // packets that may always be in flight
 	slackPackets = 2 // packets that may always queue; less would mean none at all on a slow path
 
-	// The start ends after flatRounds rounds in which the rate hasn't grown by a quarter, or after
-	// startSamples round trips in a row that show a queue.
-	flatRounds    = 3
-	startSamples  = 4
-	minStartQueue = 4 * time.Millisecond // MIN_RTT_THRESH and MAX_RTT_THRESH of HyStart++ (RFC 9406, section 4.3)
-	maxStartQueue = 16 * time.Millisecond
-
-	// What arrives in a round trip is a trickle if it's less than this part of what the path holds.
-	// It always is below minTrickle bytes, since that is less than minPackets and may always be
-	// queued.
-	trickle    = 1. / 16
-	minTrickle = 2 << 10
-
 	// bulkPause is how long bulk must pause before the start begins again. It must also be longer
 	// than four round trips.
 	bulkPause     = time.Second
 	unknownWindow = 1 << 30
-
-	// standBatches is how many batches of round trips in a row (see RTT.Recent) a queue must stand
-	// before we drain to find out whose it is.
-	standBatches = 4
-	drainPacket  = 1200 // size of a packet of bulk, approximately
-
-	// fallen is the part of its peak below which a rate has fallen rather than varied.
-	fallen = 7. / 8
-
-	// calmDeviation is how much round trips deviate because of our own queues and of delayed acks.
-	// Anything beyond that is jitter. With even jitter in both directions, the mean round trip is
-	// three deviations above the minimum, so jitterDeviations is sure to cover it.
-	calmDeviation    = 8 * time.Millisecond
-	jitterDeviations = 4
 )
 
 // A Gate is a congestion window for bulk (transfers) that is meant to keep bulk from maintaining a
@@ -78,33 +48,19 @@ type Gate struct {
 	RTT
 	PathWindow int // how many bytes the path allows in flight; 0 if unknown
 
-	rate rate
-
-	// The start.
-	lastBulk time.Duration               // when bulk was last sent; 0 if never
-	steady   bool                        // the start is over
-	flat     int                         // how many rounds ago plateau last rose
-	plateau  float64                     // the rate when it last grew by a quarter
-	latest   [startSamples]time.Duration // the latest round trips, as a ring
-	samples  int                         // how many round trips were put into latest
-	gentle   bool                        // this start follows a drain, so the window has no queuePackets
-
-	// Jitter.
-	maxJitter time.Duration // limits what deviations count for; from before the start, without our queue
-	excess    time.Duration // of the mean round trip over the minimum, in the last drain or before the start
-
-	// Draining.
-	drain  drain
-	peak   float64 // highest rate since the start began or the last drain ended
-	looked int     // Rounds when stood was last updated
-	stood  int     // batches of round trips in a row that showed a queue
+	rate     rate
+	start    start
+	jitter   jitter
+	watch    watch
+	drain    drain
+	lastBulk time.Duration // when bulk was last sent; 0 if never
 }
 
 // Sent returns the mark of a packet that is being sent. inFlight is how many bytes are in flight
 // without it.
 func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 	m := g.rate.mark(now, inFlight)
-	m.drained = g.drain.end != 0 && inFlight <= g.Window(drainPacket)
+	m.drained = g.drain.active() && inFlight <= g.Window(drainPacket)
 	return m
 }
 
@@ -113,8 +69,8 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 func (g *Gate) Bulk(now time.Duration) {
 	pause := max(bulkPause, 4*g.Current())
 	if g.lastBulk == 0 || now-g.lastBulk > pause {
-		g.start(false)
-		g.maxJitter = g.deviation()
+		g.begin(start{})
+		g.jitter.maxDeviation = deviation(g.Variance)
 		if g.sampledAt-g.lastBulk > pause/2 {
 			g.learnFromPause(now)
 		}
@@ -126,19 +82,15 @@ func (g *Gate) Bulk(now time.Duration) {
 // was no queue of bulk. No drain is needed for the next 10 s, then. If bulk began with a drain,
 // it would be limited to the little that was sent before.
 func (g *Gate) learnFromPause(now time.Duration) {
-	g.excess = max(0, g.Smoothed-g.Min)
+	g.jitter.excess = max(0, g.Smoothed-g.Min)
 	g.drain = drain{}
 	g.minAt = now
 }
 
-// start begins the start anew.
-func (g *Gate) start(gentle bool) {
-	g.steady = false
-	g.flat = 0
-	g.plateau = 0
-	g.peak = 0
-	g.samples = 0
-	g.gentle = gentle
+// begin begins another start.
+func (g *Gate) begin(s start) {
+	g.start = s
+	g.watch.peak = 0
 }
 
 // Acked counts a packet that has arrived, even if it had been declared lost.
@@ -162,29 +114,14 @@ func (g *Gate) Limited(inFlight int) {
 	g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1))
 }
 
-// jitter returns by how much round trips exceed the minimum without a queue. If the window allowed
-// for the minimum alone, it would shrink with every round whose round trips are longer by more than
-// slack, down to minPackets (rpctest.TestBlobsInJitter).
-func (g *Gate) jitter() time.Duration { return max(g.excess, min(g.maxJitter, g.deviation())) }
-
-// deviation returns how much jitter there is, going by the variance of round trips.
-func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
+// allowance returns by how much round trips may exceed the minimum without showing a queue.
+func (g *Gate) allowance() time.Duration { return g.jitter.allowance(g.Variance) }
 
 // queueStands reports whether the latest round trip shows more of a queue than bulk may build.
-func (g *Gate) queueStands() bool { return g.shows(g.Adjusted) }
+func (g *Gate) queueStands() bool { return g.showsQueue(g.Adjusted) }
 
-// shows reports whether a round trip shows more of a queue than bulk may build.
-func (g *Gate) shows(rtt time.Duration) bool { return rtt > g.Min+slack+g.Min/4+g.jitter() }
-
-// queueBegins adds a round trip, and reports whether the latest ones all show a queue, however
-// short. The rate doubles with each round trip of the start, so it would be too late if we noticed
-// the queue when it stands.
-func (g *Gate) queueBegins() bool {
-	g.latest[g.samples%startSamples] = g.Adjusted
-	g.samples++
-	limit := g.Min + min(max(g.Min/8, minStartQueue), maxStartQueue) + g.jitter()
-	return g.samples >= startSamples && slices.Min(g.latest[:]) > limit
-}
+// showsQueue reports whether a round trip shows more of a queue than bulk may build.
+func (g *Gate) showsQueue(rtt time.Duration) bool { return rtt > g.Min+slack+g.Min/4+g.allowance() }
 
 // Measure takes a sample of the rate from the newest packet that an ack covers, which was sent
 // at the time sent. The owner must call Acked and Update before.
@@ -196,72 +133,48 @@ func (g *Gate) queueBegins() bool {
 // A trickle can't end the start. A peer that receives a transfer sends its reports as bulk, and
 // those meet the queue of the bulk that it receives.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
-	limited := m.limited && (g.trickles(m) || !g.queueStands())
+	limited := m.limited && (g.rate.trickles(m, g.Min) || !g.queueStands())
 	if g.rate.endRound(m) && !limited {
-		g.checkGrowth()
+		g.start.endRound(g.rate.value)
 		g.rate.age()
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
-	g.peak = max(g.peak, g.rate.value)
-	if !m.limited || !g.trickles(m) {
-		g.steady = g.queueBegins() && !g.gentle || g.queueStands() || g.steady
+	g.watch.addRate(g.rate.value)
+	if !m.limited || !g.rate.trickles(m, g.Min) {
+		g.start.addTrip(g.Adjusted, g.Min+startQueue(g.Min)+g.allowance())
+		g.start.over = g.start.over || g.queueStands()
 	}
-	// See once per batch whether a queue stood in it.
-	if g.looked != g.Rounds {
-		g.looked = g.Rounds
-		if limited || !g.steady || !g.shows(g.Recent) {
-			g.stood = 0
-		} else {
-			g.stood++
-		}
+	if g.watch.batch != g.Rounds {
+		g.watch.addBatch(g.Rounds, !limited && g.start.over && g.showsQueue(g.Recent))
 	}
-	if g.drain.end == 0 && g.wantsDrain(now) {
+	if !g.drain.active() && g.wantsDrain(now) {
 		g.beginDrain(now)
 	}
-	if g.drain.end != 0 {
-		g.drain.note(g.Adjusted, m)
+	if g.drain.active() {
+		g.drain.addTrip(g.Adjusted, m)
 		g.endDrain(now)
-	}
-}
-
-// trickles reports whether only a trickle has arrived since the packet with this mark was sent. Any
-// queue that the packet met then belongs to others.
-func (g *Gate) trickles(m *Mark) bool {
-	return float64(g.rate.delivered-m.delivered) < max(g.rate.value*g.Min.Seconds()*trickle, minTrickle)
-}
-
-// checkGrowth ends the start when the rate has stopped growing.
-func (g *Gate) checkGrowth() {
-	if g.rate.value > g.plateau*5/4 {
-		g.plateau = g.rate.value
-		g.flat = 0
-		return
-	}
-	g.flat++
-	if g.flat >= flatRounds {
-		g.steady = true
 	}
 }
 
 // wantsDrain reports whether it is time for a drain.
 func (g *Gate) wantsDrain(now time.Duration) bool {
-	return g.Known() && (now-g.minAt > minRTTLifetime || g.stood >= standBatches || g.closes())
+	return g.Known() && (now-g.minAt > minRTTLifetime || g.watch.stoodLong() || g.windowFalls())
 }
 
-// closes reports whether the rate keeps falling while it's our own window that limits it. This
+// windowFalls reports whether the rate keeps falling while it's our own window that limits it. This
 // happens when round trips are longer than we assume, because of jitter, because packets arrive
 // in clumps, or because others fill a queue. Each window then carries less than the one before.
 //
 // We may not see it as a queue, since we allow for slack and a quarter of the minimum.
-func (g *Gate) closes() bool {
-	own := g.rate.value * (g.Min + g.jitter() + slack).Seconds()
-	return g.steady && g.rate.value < g.peak*fallen && (g.PathWindow == 0 || own < float64(g.PathWindow))
+func (g *Gate) windowFalls() bool {
+	own := g.rate.value * (g.Min + g.allowance() + slack).Seconds()
+	return g.start.over && g.watch.hasFallen(g.rate.value) && (g.PathWindow == 0 || own < float64(g.PathWindow))
 }
 
 // beginDrain begins a drain, which takes one and a half round trips.
 func (g *Gate) beginDrain(now time.Duration) {
-	g.drain = drain{end: now + g.Smoothed*3/2, closing: g.closes(), minTrip: g.Adjusted}
-	if g.shows(g.Recent) {
+	g.drain = drain{end: now + g.Smoothed*3/2, windowFell: g.windowFalls(), minTrip: g.Adjusted}
+	if g.showsQueue(g.Recent) {
 		// The path was the limit, and may have become slower since. With the older, higher rates
 		// the queue wouldn't drain.
 		g.rate.renew()
@@ -275,21 +188,20 @@ func (g *Gate) endDrain(now time.Duration) {
 		return
 	}
 	g.drain = drain{}
-	g.stood = 0
-	g.peak = g.rate.value
+	g.watch.renew(g.rate.value)
 	// Don't mistake for a longer path what may be a queue of our own, made of the packets that may
 	// always be in flight.
-	longer := g.shows(d.minTrip - g.undrained())
-	if longer || d.closing || now-g.minAt > minRTTLifetime {
-		if g.steady && d.minTrip > 2*g.Min {
+	longer := g.showsQueue(d.minTrip - g.undrained())
+	if longer || d.windowFell || now-g.minAt > minRTTLifetime {
+		if g.start.over && d.minTrip > 2*g.Min {
 			// It is another path.
-			g.start(true)
+			g.begin(start{gentle: true})
 		}
 		g.Min = d.minTrip
 		g.minAt = now
 	}
 	if d.packets > 0 {
-		g.excess = max(0, d.trips/time.Duration(d.packets)-g.Min-g.undrained())
+		g.jitter.excess = max(0, d.trips/time.Duration(d.packets)-g.Min-g.undrained())
 	}
 }
 
@@ -306,20 +218,20 @@ func (g *Gate) Window(datagram int) int {
 	if path == 0 {
 		path = unknownWindow
 	}
-	if g.steady {
+	if g.start.over {
 		path += pathSlack * datagram
 	}
 	bound := float64(path)
-	held := g.rate.value * (g.Min + g.jitter()).Seconds()
+	held := g.rate.value * (g.Min + g.allowance()).Seconds()
 	queue := float64(queuePackets * datagram)
 	switch {
 	case g.rate.value == 0:
 		// We know nothing yet, so it's up to the path.
-	case g.drain.end != 0:
+	case g.drain.active():
 		bound = g.rate.value * g.Min.Seconds() * 3 / 4
-	case !g.steady && g.gentle:
+	case !g.start.over && g.start.gentle:
 		bound = 2 * held
-	case !g.steady:
+	case !g.start.over:
 		bound = 2*held + queue
 	default:
 		bound = held + max(min(g.rate.value*slack.Seconds(), queue), float64(slackPackets*datagram))
@@ -334,7 +246,7 @@ func (g *Gate) Rate() float64 { return g.rate.value }
 // the application sends only a little, its rate says nothing about the path. So during the start
 // we go by the path's window if that promises more.
 func (g *Gate) Estimate() float64 {
-	if g.steady || g.PathWindow == 0 || !g.Known() {
+	if g.start.over || g.PathWindow == 0 || !g.Known() {
 		return g.rate.value
 	}
 	return max(g.rate.value, float64(g.PathWindow)/g.Smoothed.Seconds())

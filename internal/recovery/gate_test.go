@@ -35,10 +35,10 @@ func TestGateMeasures(t *testing.T) {
 
 	t.Log("# three rounds without a quarter more end the start; then rate * (min RTT + 20 ms)")
 	for range flatRounds + 1 {
-		require.False(t, g.steady)
+		require.False(t, g.start.over)
 		g.round(10_000, 100*ms)
 	}
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 	require.InDelta(t, 100_000*0.12, g.Window(1000), 1)
 	g.PathWindow = 6000
 	require.Equal(t, 8000, g.Window(1000), "never more than 2 packets above the path's window")
@@ -64,7 +64,7 @@ func TestSlowPathsHaveAQueueOfWholePackets(t *testing.T) {
 	for range flatRounds + 2 {
 		g.round(10_000, 200*ms)
 	}
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 	require.Equal(t, 10_000+2*1000, g.Window(1000), "20 ms are 1,000 bytes")
 }
 
@@ -86,19 +86,19 @@ func TestPauseBeginsAnew(t *testing.T) {
 	for range flatRounds + 2 {
 		g.round(100, 100*ms)
 	}
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 	g.Bulk(g.now)
-	require.False(t, g.steady, "the first bulk owes nothing to play before it")
+	require.False(t, g.start.over, "the first bulk owes nothing to play before it")
 	for range flatRounds + 2 {
 		g.round(10_000, 100*ms)
 	}
 	require.InDelta(t, 100_000, g.Estimate(), 1)
 	g.now = bulkPause
 	g.Bulk(g.now)
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 	g.now += bulkPause + 1
 	g.Bulk(g.now)
-	require.False(t, g.steady)
+	require.False(t, g.start.over)
 	require.InDelta(t, 200_000, g.Estimate(), 1, "what the path's window promises")
 	require.InDelta(t, 100_000, g.Rate(), 1)
 }
@@ -113,11 +113,11 @@ func TestSmallQueueEndsTheStart(t *testing.T) {
 		small, shown := c.least+c.queue, c.least+c.queue+ms/2
 		for _, d := range []time.Duration{c.least, shown, shown, shown, small, shown, shown, shown} {
 			g.round(bytes, d)
-			require.False(t, g.steady, c.least)
+			require.False(t, g.start.over, c.least)
 			bytes *= 2
 		}
 		g.round(bytes, shown)
-		require.True(t, g.steady, c.least)
+		require.True(t, g.start.over, c.least)
 	}
 }
 
@@ -125,9 +125,9 @@ func TestQueueEndsTheStart(t *testing.T) {
 	var g gateTest
 	g.round(1000, 50*ms)
 	g.round(2000, 52*ms)
-	require.False(t, g.steady)
+	require.False(t, g.start.over)
 	g.round(4000, 90*ms)
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 }
 
 // TestAckDelayIsNoQueue: a peer that plays at 30 Hz acks late, and says so.
@@ -175,13 +175,13 @@ func TestTrickleInAnothersQueue(t *testing.T) {
 	var g gateTest
 	g.round(100, 100*ms)
 	trickle(&g)
-	require.False(t, g.steady)
+	require.False(t, g.start.over)
 
 	t.Log("# and after it")
 	for range flatRounds + 2 {
 		g.round(10_000, 100*ms)
 	}
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 	trickle(&g)
 	require.InDelta(t, 100_000, g.rate.value, 1)
 
@@ -190,7 +190,7 @@ func TestTrickleInAnothersQueue(t *testing.T) {
 	g.round(100, 100*ms)
 	g.Limited(100)
 	g.round(10_000, 200*ms)
-	require.True(t, g.steady)
+	require.True(t, g.start.over)
 }
 
 func TestRandomLossLeavesTheRate(t *testing.T) {
@@ -216,16 +216,16 @@ func TestMinimumRTTExpires(t *testing.T) {
 		g.round(10_000, 100*ms)
 	}
 	t.Log("# the path becomes longer: after 10 s bulk drains for 1.5 RTT, and the least of that time counts")
-	for g.drain.end == 0 {
+	for !g.drain.active() {
 		g.round(11_000, 110*ms)
 		require.Less(t, g.now, 12*time.Second)
 	}
 	require.Greater(t, g.now, minRTTLifetime)
 	require.InDelta(t, g.rate.value*0.075, g.Window(1000), 1, "three quarters of what the path holds")
 	g.round(7500, 120*ms)
-	require.NotZero(t, g.drain.end)
+	require.True(t, g.drain.active())
 	g.round(7500, 108*ms)
-	require.Zero(t, g.drain.end)
+	require.False(t, g.drain.active())
 	require.Equal(t, 108*ms, g.Min)
 	require.Equal(t, g.now, g.minAt)
 	require.Equal(t, 100*ms, g.MinEver)
@@ -250,13 +250,13 @@ func TestWhatADrainFinds(t *testing.T) {
 		for range flatRounds + 2 {
 			g.round(c.bytes, 100*ms)
 		}
-		require.True(t, g.steady)
+		require.True(t, g.start.over)
 		g.round(c.bytes, c.trip)
-		for g.beginDrain(g.now); g.drain.end != 0; {
+		for g.beginDrain(g.now); g.drain.active(); {
 			g.round(c.bytes/2, c.trip)
 		}
 		require.Equal(t, c.min, g.Min, "%+v", c)
-		require.Equal(t, c.start, !g.steady, "%+v", c)
+		require.Equal(t, c.start, !g.start.over, "%+v", c)
 		if c.start {
 			require.InDelta(t, 2*10_000_000*c.min.Seconds(), g.Window(1000), 1)
 		}
@@ -280,14 +280,14 @@ func TestADrainShowsJitter(t *testing.T) {
 		g.Acked(sent+trip, &marks[i], 1000)
 		g.Measure(sent+trip, sent, &marks[i])
 	}
-	require.Zero(t, g.drain.end)
+	require.False(t, g.drain.active())
 	require.Equal(t, 100*ms, g.Min)
-	require.InDelta(t, 35*ms, g.jitter(), float64(ms))
+	require.InDelta(t, 35*ms, g.allowance(), float64(ms))
 
 	t.Log("# and so does the time before bulk")
 	g = gateTest{Gate: Gate{RTT: RTT{Min: 100 * ms, Smoothed: 100 * ms, Variance: 20 * ms}}}
 	g.Bulk(time.Second)
-	require.Equal(t, 48*ms, g.jitter())
+	require.Equal(t, 48*ms, g.allowance())
 }
 
 // TestDrainOfAQueueBelievesTheLatestRate: three quarters of what fitted a path
@@ -318,10 +318,10 @@ func TestAPauseIsADrain(t *testing.T) {
 		g.round(100, 110*ms)
 	}
 	g.Bulk(g.now)
-	require.InDelta(t, 10*ms, g.jitter(), float64(ms))
+	require.InDelta(t, 10*ms, g.allowance(), float64(ms))
 	for began := g.now; g.now < began+9*time.Second; g.Bulk(g.now) {
 		g.round(10_000, 110*ms)
-		require.Zero(t, g.drain.end)
+		require.False(t, g.drain.active())
 	}
 }
 
@@ -332,7 +332,7 @@ func TestNothingDrainsBeforeARoundTripIsKnown(t *testing.T) {
 	mark := g.Sent(0, 0)
 	g.Acked(20*time.Second, &mark, 1000)
 	g.Measure(20*time.Second, 0, &mark)
-	require.Zero(t, g.drain.end)
+	require.False(t, g.drain.active())
 }
 
 func TestRateFitsAnInt(t *testing.T) {
@@ -375,7 +375,7 @@ func TestStartOfASourceThatTicks(t *testing.T) {
 			}
 			most = max(most, free-now)
 		}
-		require.True(t, g.steady, rate)
+		require.True(t, g.start.over, rate)
 		require.Less(t, most, 300*ms, rate)
 	}
 }

@@ -5,8 +5,16 @@ import (
 	"time"
 )
 
-// rateRounds is for how many rounds a sample counts.
-const rateRounds = 10
+const (
+	// rateRounds is for how many rounds a sample counts.
+	rateRounds = 10
+
+	// What arrives in a round trip is a trickle if it's less than this part of what the path holds.
+	// It always is below minTrickle bytes, since that is less than minPackets and may always be
+	// queued.
+	trickle    = 1. / 16
+	minTrickle = 2 << 10
+)
 
 // A Mark is what must be remembered of a packet to measure the rate when it is acked:
 // P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited of
@@ -101,6 +109,12 @@ func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, 
 	}
 	r.best[r.round%rateRounds] = max(r.best[r.round%rateRounds], v)
 	r.value = max(r.value, v)
+}
+
+// trickles reports whether only a trickle has arrived since the packet with this mark was sent. Any
+// queue that the packet met then belongs to others.
+func (r *rate) trickles(m *Mark, minRTT time.Duration) bool {
+	return float64(r.delivered-m.delivered) < max(r.value*minRTT.Seconds()*trickle, minTrickle)
 }
 
 // Bytes returns how many bytes are sent at a rate within d, or the largest 32-bit int if it's more.
