@@ -64,8 +64,8 @@ func (b *bottleneck) setRate(at time.Time, rate int64) {
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	rate := b.rates.now(now)
-	if b.police != nil && !b.police.take(now, bytes) {
+	rate := b.rates.advance(now)
+	if b.police != nil && !b.police.admit(now, bytes) {
 		return time.Time{}, false
 	}
 	if rate == 0 {
@@ -82,10 +82,10 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	if !idle && b.carries(now, depart) > float64(b.queue)+blur {
 		return time.Time{}, false
 	}
-	if b.codel != nil && b.codel.drops(start, start.Sub(now), idle) {
+	if b.codel != nil && !b.codel.admit(start, start.Sub(now), idle) {
 		return time.Time{}, false
 	}
-	if b.pie != nil && b.pie.drops(now, b.busy, b.carries(now, b.busy)) {
+	if b.pie != nil && !b.pie.admit(now, b.busy, b.carries(now, b.busy)) {
 		return time.Time{}, false
 	}
 	b.busy, b.rest = depart, rest
@@ -133,7 +133,7 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rates.now(now) == 0 || !b.busy.After(now) {
+	if b.rates.advance(now) == 0 || !b.busy.After(now) {
 		return 0
 	}
 	return int(b.carries(now, b.busy) + blur)

@@ -11,8 +11,9 @@ type bucket struct {
 	at     time.Time // when tokens was last updated; zero = never
 }
 
-// take reports whether the policer passes a packet. If so, it takes the packet's tokens.
-func (b *bucket) take(now time.Time, bytes int) bool {
+// admit takes the packet's tokens and lets it pass. If there are too few, it returns false, and the
+// packet must be dropped.
+func (b *bucket) admit(now time.Time, bytes int) bool {
 	if !b.at.IsZero() {
 		b.tokens = min(b.tokens+now.Sub(b.at).Seconds()*float64(b.rate)/8, b.size)
 	}

@@ -28,26 +28,27 @@ type codel struct {
 	before   int       // count at the last begin
 }
 
-// drops decides whether to drop the packet that would begin to leave at now, after a time of
-// waited in the queue. empty says that no other packet is queued.
-func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
-	stands := c.stands(now, waited, empty)
+// admit decides about a packet that would begin to leave at now, after a time of waited in the
+// queue. It returns false if the packet must be dropped. empty says that no other packet is queued.
+func (c *codel) admit(now time.Time, waited time.Duration, empty bool) bool {
+	stands := c.noteWait(now, waited, empty)
 	switch {
 	case c.dropping && !stands:
 		c.dropping = false
 	case c.dropping && !now.Before(c.next):
 		c.count++
 		c.next = c.next.Add(c.spacing())
-		return true
+		return false
 	case !c.dropping && stands:
 		c.begin(now)
-		return true
+		return false
 	}
-	return false
+	return true
 }
 
-// stands reports whether the queue has been above the target for an interval.
-func (c *codel) stands(now time.Time, waited time.Duration, empty bool) bool {
+// noteWait records how long a packet has waited, and reports whether the queue has been above the
+// target for an interval.
+func (c *codel) noteWait(now time.Time, waited time.Duration, empty bool) bool {
 	if waited < codelTarget || empty {
 		c.above = time.Time{}
 		return false

@@ -10,14 +10,16 @@ import (
 // unrelated setting changes.
 type dice struct {
 	rng  *rand.Rand
-	bad  bool      // state of the Gilbert-Elliott model
+	bad  bool      // we are in a burst, which is the bad state of the Gilbert-Elliott model
 	last time.Time // when the last packet reached the lossy part
 }
 
 // roll holds the draws for one packet, each uniform in [0, 1).
 type roll struct {
-	loss, turn, burst, duplicate, reorder float64
-	jitter                                [2]float64 // for the packet and for its copy
+	loss, duplicate, reorder float64
+	turn                     float64    // decides whether a burst begins or ends with the packet
+	burst                    float64    // decides whether the packet is lost if it's in a burst
+	jitter                   [2]float64 // for the packet and for its copy
 }
 
 // newDice returns dice whose draws are determined by seed and stream.
@@ -32,9 +34,9 @@ func (d *dice) roll() roll {
 	}
 }
 
-// inBurst advances the model by a packet that reaches the lossy part at the time at. It
-// reports whether the burst loses the packet.
-func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
+// stepBurst advances the model by a packet that reaches the lossy part at the time at. It reports
+// whether the packet is lost in a burst. A burst is also over after a pause of b.Idle, unless 0.
+func (d *dice) stepBurst(b Burst, r roll, at time.Time) (lost bool) {
 	faded := b.Idle > 0 && at.Sub(d.last) > b.Idle
 	d.last = at
 	if d.bad && !faded {

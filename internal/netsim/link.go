@@ -162,7 +162,7 @@ func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 // MTU returns the current MTU in bytes. 0 = no limit.
 func (l *Link) MTU(now time.Time) int {
 	l.tick(now)
-	return l.mtu.now(l.now)
+	return l.mtu.advance(l.now)
 }
 
 // Backlog returns the number of bytes in the bottleneck's queue, with overhead.
@@ -181,7 +181,7 @@ func (l *Link) tick(now time.Time) {
 // enter sends a packet into the path's first part, which is the MTU and the bottleneck. depart is
 // when the packet leaves the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
-	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
+	if mtu := l.mtu.advance(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU
 	}
 	if l.inFlight+len(packet) > maxInFlight {
@@ -199,8 +199,8 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 
 // survive sends a packet through the lossy part, which comes after the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
-	// Ask even if the packet can't be lost in a burst, because it may begin or end one.
-	burst := l.dice.inBurst(l.cfg.Burst, r, depart)
+	// Do this even if the packet can't be lost in a burst, because it may begin or end one.
+	burst := l.dice.stepBurst(l.cfg.Burst, r, depart)
 	losable := l.cfg.losable(len(packet))
 	switch {
 	case l.isDark(depart):

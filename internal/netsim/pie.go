@@ -38,9 +38,9 @@ func newPIE(seed uint64) *pie {
 	return &pie{rng: rand.New(rand.NewPCG(seed, pieStream)), burst: pieBurst}
 }
 
-// drops decides whether to drop a packet offered at now. waiting is the number of queued bytes,
-// the last of which leaves at busy.
-func (p *pie) drops(now, busy time.Time, waiting float64) bool {
+// admit decides about a packet offered at now. It returns false if the packet must be dropped.
+// waiting is the number of queued bytes, the last of which leaves at busy.
+func (p *pie) admit(now, busy time.Time, waiting float64) bool {
 	if now.Sub(p.next) > pieIdle {
 		*p = pie{rng: p.rng, next: now, burst: pieBurst}
 	}
@@ -51,17 +51,17 @@ func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	}
 	isShort := p.queue < pieTarget/2 && p.share < 0.2 || waiting <= pieFew
 	if p.burst > 0 || isShort {
-		return false
+		return true
 	}
 
 	// Spread the drops out: none until the shares add up to 0.85, and certainly one once they
 	// add up to 8.5. We draw only in between.
 	p.accrued += p.share
 	if p.accrued < 0.85 || p.accrued < 8.5 && p.rng.Float64() >= p.share {
-		return false
+		return true
 	}
 	p.accrued = 0
-	return true
+	return false
 }
 
 // update adapts the share to how long queueing takes and how much longer than at the last update.

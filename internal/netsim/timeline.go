@@ -27,8 +27,8 @@ func (l *timeline[T]) set(at time.Time, value T) {
 	*l = slices.Insert(*l, i, change[T]{at, value})
 }
 
-// now returns the value that applies now and removes earlier ones.
-func (l *timeline[T]) now(now time.Time) T {
+// advance removes the values before the one that applies now, and returns that one.
+func (l *timeline[T]) advance(now time.Time) T {
 	for len(*l) > 1 && !(*l)[1].at.After(now) {
 		*l = (*l)[1:]
 	}
