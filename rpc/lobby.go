@@ -174,7 +174,7 @@ func (l *lobby) removeListener() {
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.door.MustProve(suspect, time.Now())
+	return l.door.DecideRetry(suspect, time.Now())
 }
 
 // arrive gives a client a place among the handshakes. If there's no place, full says why. If the
@@ -261,7 +261,7 @@ func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !v.Left() {
-		if may, pause = l.door.MayAsk(v, token, time.Now()); may || pause > 0 {
+		if may, pause = l.door.Ask(v, token, time.Now()); may || pause > 0 {
 			return may, pause
 		}
 		l.answered.Wait()

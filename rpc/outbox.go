@@ -191,7 +191,7 @@ func (c *Conn) sendState(now time.Time) {
 	behind := unsent > 0 || s.heldBack
 
 	// Give the pace its measurements of the path, then get the room for this Flush.
-	bulk, waits := c.link.Source().Bulk()
+	bulk, waits := c.link.Source().TakeBulk()
 	s.room.path.Among(c.world.crowd.sum(clock, c.world.announced))
 	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
 	s.room.path.Beside(bulk, waits && unsent > 0)

@@ -211,7 +211,7 @@ func (a *Actor) dropThrottled(m *method) (dropped bool) {
 	if limit == 0 || m.delivery <= ReliableUnordered {
 		return false // only unreliable calls are limited
 	}
-	if !a.throttle.Exceeds(m, limit, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
+	if !a.throttle.Count(m, limit, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
 		return false
 	}
 	for _, o := range a.openings {

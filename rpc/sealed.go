@@ -299,7 +299,7 @@ func (s *sealedCarrier) maintain() {
 	// It closed some time ago, so it may be time to try again.
 	case !s.instances.Live():
 		s.openNext()
-	case s.instances.Want(carrier.Spares()):
+	case s.instances.RequestIDs(carrier.Spares()):
 		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedAsk, s.instances.Newest()))
 	}
 }
@@ -344,7 +344,7 @@ func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.ended() {
 		return
 	}
-	if wait := s.instances.Next(time.Now()); wait > 0 {
+	if wait := s.instances.TryNext(time.Now()); wait > 0 {
 		s.carriers.retryAfter(wait, s.wake)
 		return
 	}
@@ -388,7 +388,7 @@ func (s *sealedCarrier) checkInstance(m control.Sealed) (current, ok bool) {
 	case control.IDSealedOpen:
 		return true, s.conn.server && s.instances.MayOpen(m.Instance, time.Now())
 	case control.IDSealedIDs:
-		return s.instances.Given(m.Instance)
+		return s.instances.AcceptIDs(m.Instance)
 	}
 	return s.instances.Has(m.Instance)
 }

@@ -12,7 +12,7 @@ type Allowance struct {
 
 	mu   sync.Mutex // guards the fields below
 	turn time.Time  // when the world's rate allows us to send bulk; zero if we have no turn
-	open bool       // the last Bulk allowed us to send, so the next Spend uses up the turn
+	open bool       // the last BookBulk allowed us to send, so the next Spend uses up the turn
 	held time.Time  // when we began to hold bulk back; zero if it isn't held back
 }
 
@@ -44,8 +44,8 @@ func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
 	return max(a.own.play(now, queued), a.world.play(now, queued))
 }
 
-// Bulk implements link.Rate.
-func (a *Allowance) Bulk(now time.Time) time.Duration {
+// BookBulk implements link.Rate.
+func (a *Allowance) BookBulk(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait := max(a.own.bulk(now), a.world.bulk(now))
@@ -76,13 +76,13 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.open {
-		// Bulk hasn't allowed this datagram, so it doesn't use up our turn.
+		// BookBulk hasn't allowed this datagram, so it doesn't use up our turn.
 		return
 	}
 	a.turn = time.Time{}
 	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
-		// Bulk allowed this datagram because bulkPatience had passed. It has to pass again
+		// BookBulk allowed this datagram because bulkPatience had passed. It has to pass again
 		// before the next such datagram.
 		a.held = time.Time{}
 	}

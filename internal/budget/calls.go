@@ -56,10 +56,10 @@ type methodCalls[M comparable] struct {
 	calls  int
 }
 
-// Exceeds counts a call, and reports whether there have been more than most calls to m since the
+// Count counts a call, and reports whether there have been more than most calls to m since the
 // actor's last update. An actor's update is the first Flush that comes at least period after the
 // previous update. flush is the number of the current Flush. UE: net.MaxRPCPerNetUpdate.
-func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
+func (t *Throttle[M]) Count(m M, most int, flush uint64, now time.Time, period time.Duration) (exceeds bool) {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back
 	if due && t.flush != flush {

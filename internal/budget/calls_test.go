@@ -53,7 +53,7 @@ func TestBucketOfCallsThatWaited(t *testing.T) {
 func TestThrottle(t *testing.T) {
 	var th Throttle[string]
 	now := time.Unix(1000, 0)
-	exceeds := func(m string, flush uint64) bool { return th.Exceeds(m, 2, flush, now, 100*time.Millisecond) }
+	exceeds := func(m string, flush uint64) bool { return th.Count(m, 2, flush, now, 100*time.Millisecond) }
 	require.False(t, exceeds("a", 1))
 	require.False(t, exceeds("a", 1))
 	require.True(t, exceeds("a", 1))

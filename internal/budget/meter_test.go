@@ -62,9 +62,9 @@ func TestBulkNeverStarves(t *testing.T) {
 	a := &Allowance{own: NewMeter(1000)}
 	now := time.Unix(1000, 0)
 	a.own.spend(now, 1<<20)
-	require.Equal(t, bulkPatience, a.Bulk(now))
+	require.Equal(t, bulkPatience, a.BookBulk(now))
 	now = now.Add(bulkPatience)
-	require.Zero(t, a.Bulk(now))
+	require.Zero(t, a.BookBulk(now))
 	a.Spend(now, 1200)
-	require.Equal(t, bulkPatience, a.Bulk(now))
+	require.Equal(t, bulkPatience, a.BookBulk(now))
 }

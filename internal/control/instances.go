@@ -60,10 +60,10 @@ func (i *Instances) End(now time.Time) {
 // packets, the client needn't wait long for the next instance when this one ends.
 func (i *Instances) Opened() { i.pause = minRetryTime }
 
-// Next returns how long the client must wait before it opens the next instance. Once it
-// returns 0, the client must open that instance, because Next has already doubled the wait for
+// TryNext returns how long the client must wait before it opens the next instance. Once it
+// returns 0, the client must open that instance, because TryNext has already doubled the wait for
 // the following one.
-func (i *Instances) Next(now time.Time) (wait time.Duration) {
+func (i *Instances) TryNext(now time.Time) (wait time.Duration) {
 	if left := i.pause - now.Sub(i.endedAt); left > 0 {
 		return left
 	}
@@ -71,10 +71,10 @@ func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// Want reports whether to ask the peer for more IDs. spares is the number of spare IDs. If Want
-// returns true, the caller must ask at once, because Want won't return true again until the
-// answer has been passed to Given.
-func (i *Instances) Want(spares int) bool {
+// RequestIDs decides whether to ask the peer for more IDs. spares is the number of spare IDs. If
+// RequestIDs returns true, the caller must ask at once, because it won't return true again until
+// the answer has been passed to AcceptIDs.
+func (i *Instances) RequestIDs(spares int) bool {
 	if i.requested || spares >= minSpares {
 		return false
 	}
@@ -97,8 +97,9 @@ func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }
 
-// Given is like [Instances.Has], for a message with IDs. ok is false if we haven't asked for any.
-func (i *Instances) Given(instance uint32) (current, ok bool) {
+// AcceptIDs is like [Instances.Has], for a message with IDs, which answers our request. ok is also
+// false if we haven't asked for any.
+func (i *Instances) AcceptIDs(instance uint32) (current, ok bool) {
 	if instance == i.newest && !i.requested {
 		return false, false
 	}

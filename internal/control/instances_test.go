@@ -41,15 +41,15 @@ func TestPausesDouble(t *testing.T) {
 	for n := uint32(1); n < 10; n++ {
 		i.Renew(n)
 		i.End(now)
-		wait := i.Next(now)
+		wait := i.TryNext(now)
 		waits = append(waits, wait)
 		now = now.Add(wait)
-		require.Zero(t, i.Next(now))
+		require.Zero(t, i.TryNext(now))
 	}
 	require.Equal(t, []time.Duration{10, 20, 40, 80, 160, 320, 600, 600, 600}, seconds(waits))
 	i.Opened()
 	i.End(now)
-	require.Equal(t, minRetryTime, i.Next(now))
+	require.Equal(t, minRetryTime, i.TryNext(now))
 }
 
 func seconds(times []time.Duration) (s []time.Duration) {
@@ -75,15 +75,15 @@ func TestMessagesOfInstances(t *testing.T) {
 	ended.End(time.Unix(1002, 0))
 	current, ok := ended.Has(2)
 	require.True(t, ok && !current, "no carrier is there for a message that crossed its end")
-	_, ok = i.Given(2)
+	_, ok = i.AcceptIDs(2)
 	require.False(t, ok)
-	require.False(t, i.Want(minSpares))
-	require.True(t, i.Want(minSpares-1))
-	require.False(t, i.Want(0), "they are asked for")
-	current, ok = i.Given(2)
+	require.False(t, i.RequestIDs(minSpares))
+	require.True(t, i.RequestIDs(minSpares-1))
+	require.False(t, i.RequestIDs(0), "they are asked for")
+	current, ok = i.AcceptIDs(2)
 	require.True(t, current && ok)
-	require.True(t, i.Want(0))
-	current, ok = i.Given(1)
+	require.True(t, i.RequestIDs(0))
+	current, ok = i.AcceptIDs(1)
 	require.True(t, ok && !current)
 }
 
@@ -113,7 +113,7 @@ func testTwoEndsAgree(t *testing.T, random *rand.Rand) {
 		case 1:
 			client.seek(now)
 		case 2:
-			if e.Live() && e.Want(random.IntN(3)) {
+			if e.Live() && e.RequestIDs(random.IntN(3)) {
 				e.send(IDSealedAsk)
 			}
 		case 3:
@@ -158,7 +158,7 @@ func (e *instancesEnd) shut(now time.Time) {
 
 // seek opens the client's next carrier in due time.
 func (e *instancesEnd) seek(now time.Time) {
-	if !e.Live() && e.Next(now) == 0 {
+	if !e.Live() && e.TryNext(now) == 0 {
 		e.Renew(e.Newest() + 1)
 		e.send(IDSealedOpen)
 	}
@@ -190,7 +190,7 @@ func (e *instancesEnd) hear(now time.Time, can bool) {
 			e.send(IDSealedIDs)
 		}
 	case IDSealedIDs:
-		_, ok = e.Given(m.instance)
+		_, ok = e.AcceptIDs(m.instance)
 	}
 	require.True(e.t, ok, "%s of instance %d at instance %d", Name(m.id), m.instance, e.Newest())
 }

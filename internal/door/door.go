@@ -127,10 +127,10 @@ func (d *Door[C]) Open(now time.Time) int {
 	return len(d.visits)
 }
 
-// MustProve reports whether a client that hasn't proven its address gets a Retry. It also returns
-// the number of clients in their handshake. If suspect is set, the client always gets a Retry (see
-// [Paths.MustProve]).
-func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
+// DecideRetry decides whether a client that hasn't proven its address gets a Retry, and counts it.
+// It also returns the number of clients in their handshake. If suspect is set, the client always
+// gets a Retry (see [Paths.MustProve]).
+func (d *Door[C]) DecideRetry(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	must = suspect || open >= d.RetryAbove
 	if must {
@@ -326,13 +326,12 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// MayAsk reports whether the world may call Authenticate with a client's token. If it may, the
-// world must call Authenticate and then [Door.Answered]. The client keeps its place until then,
-// even if it leaves.
+// Ask asks to call Authenticate with a client's token. If the world may, it must call Authenticate
+// and then [Door.Answered]. The client keeps its place until then, even if it leaves.
 //
 // Otherwise the world must refuse logins from that address for the duration of pause. If pause is
 // 0, this login only has to wait until Authenticate has answered another one.
-func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
+func (d *Door[C]) Ask(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
 	may, pause = d.Failures.Ask(v.from, token, d.countAsking(v.from), now)
 	switch {
 	case may:

@@ -22,14 +22,14 @@ func TestDoorCountsEveryone(t *testing.T) {
 	room := func() *Full { return nil }
 	none := func() *Full { return &Full{Reason: "no memory"} }
 
-	must, open := e.MustProve(false, now)
+	must, open := e.DecideRetry(false, now)
 	require.False(t, must)
 	require.Zero(t, open)
-	must, _ = e.MustProve(true, now)
+	must, _ = e.DecideRetry(true, now)
 	require.True(t, must, "an address from which many handshakes came")
 	first, _, full := e.Arrive(from, true, now)
 	require.Nil(t, full)
-	must, open = e.MustProve(false, now)
+	must, open = e.DecideRetry(false, now)
 	require.True(t, must)
 	require.Equal(t, 1, open)
 
@@ -63,17 +63,17 @@ func TestDoorAsksOneAtATime(t *testing.T) {
 	e := New(Limits{Handshakes: 4, OfAddress: -1, Connections: -1, Total: 4}, NewFailures(1), NewClaims[int](0, false))
 	a, _, _ := e.Arrive(from, true, now)
 	b, _, _ := e.Arrive(from, true, now)
-	may, _ := e.MayAsk(a, []byte("one"), now)
+	may, _ := e.Ask(a, []byte("one"), now)
 	require.True(t, may)
-	may, pause := e.MayAsk(b, []byte("two"), now)
+	may, pause := e.Ask(b, []byte("two"), now)
 	require.False(t, may)
 	require.Zero(t, pause, "until the other is answered")
 	other, _, _ := e.Arrive(netip.MustParsePrefix("192.0.2.2/32"), true, now)
-	may, _ = e.MayAsk(other, []byte("three"), now)
+	may, _ = e.Ask(other, []byte("three"), now)
 	require.True(t, may, "of another address: nobody can hold up all logins")
 	e.Answered(a)
 	e.Refused(a, []byte("one"), now)
-	may, pause = e.MayAsk(b, []byte("two"), now)
+	may, pause = e.Ask(b, []byte("two"), now)
 	require.False(t, may)
 	require.Positive(t, pause)
 	require.Equal(t, Counts{Begun: 3, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
@@ -137,7 +137,7 @@ func (f *flood) act() {
 		f.admit(g)
 	case 3:
 		if g.admitted && !g.joined && !g.visit.asking && !g.visit.Left() {
-			if may, _ := f.MayAsk(g.visit, []byte("token"), f.now); may {
+			if may, _ := f.Ask(g.visit, []byte("token"), f.now); may {
 				return
 			}
 			f.Await(g.visit, g, f.random.IntN(2) == 0)

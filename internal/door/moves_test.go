@@ -18,7 +18,7 @@ func TestCopiesFollowAClient(t *testing.T) {
 	first, second, third := at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.3", 7)
 	id := ConnID{1}
 	copied := func(to netip.AddrPort) netip.AddrPort {
-		also, ok := p.Copy(to, 60, now)
+		also, ok := p.SpendCopy(to, 60, now)
 		if !ok {
 			return netip.AddrPort{}
 		}
@@ -57,10 +57,10 @@ func TestCopiesFollowClientsThatSwap(t *testing.T) {
 	p.Came(second, ConnID{2}, 60, now)
 	p.Renew(connsAt(second, first))
 	p.Came(third, ConnID{1}, 60, now)
-	also, ok := p.Copy(second, 60, now)
+	also, ok := p.SpendCopy(second, 60, now)
 	require.True(t, ok)
 	require.Equal(t, third, also)
-	_, ok = p.Copy(first, 60, now)
+	_, ok = p.SpendCopy(first, 60, now)
 	require.False(t, ok, "of the other one")
 }
 
@@ -79,7 +79,7 @@ func TestCopiesAreBounded(t *testing.T) {
 		p.Came(away, ConnID{1}, 60, now)
 		for range 5 {
 			if size := 1 + random.IntN(1400); p.Moving() {
-				if _, ok := p.Copy(home, size, now); ok {
+				if _, ok := p.SpendCopy(home, size, now); ok {
 					out += size
 				}
 			}
@@ -87,7 +87,7 @@ func TestCopiesAreBounded(t *testing.T) {
 		require.LessOrEqual(t, out, 3*in+pathAllowance)
 	}
 	require.Greater(t, out, 2*in)
-	require.True(t, p.MaySend(away, answer, now), "a PATH_CHALLENGE")
+	require.True(t, p.Spend(away, answer, now), "a PATH_CHALLENGE")
 	for port := range uint16(1000) {
 		p.Came(at("10.0.0.2", 1000+port), ConnID{1}, 60, now)
 	}
@@ -112,7 +112,7 @@ func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 		in += 18
 		p.Came(netip.AddrPortFrom(victim, 9), id, 18, now)
 		for range 10 {
-			if _, ok := p.Copy(home, answer, now); ok {
+			if _, ok := p.SpendCopy(home, answer, now); ok {
 				out += answer
 			}
 		}
@@ -139,7 +139,7 @@ func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	require.Len(t, p.byID, 1)
 	require.Len(t, p.conns, 1)
 	p.Came(at("10.0.0.1", 8), ConnID{7}, 60, now)
-	also, ok := p.Copy(at("10.0.0.1", 7), 60, now)
+	also, ok := p.SpendCopy(at("10.0.0.1", 7), 60, now)
 	require.True(t, ok)
 	require.Equal(t, at("10.0.0.1", 8), also)
 }

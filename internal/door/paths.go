@@ -215,10 +215,10 @@ func (p *Paths) Proven() int { return len(p.homes) }
 // Knows reports whether an address is proven.
 func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
-// Stays is called with a packet of a connection. It reports whether the packet comes from where the
-// client is known to be, which is a proven address where we have seen the same ID before. If it
-// returns false, the caller must call Came.
-func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
+// CameHome is called with a packet of a connection. It reports whether the packet comes from where
+// the client is known to be, which is a proven address where we have seen the same ID before. If it
+// does, the client hasn't moved. If it doesn't, the caller must call Came.
+func (p *Paths) CameHome(from netip.AddrPort, id ConnID) bool {
 	h := p.homes[from]
 	if h == nil || !h.hasID || h.id != id {
 		return false
@@ -230,7 +230,7 @@ func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 // Came is called with a packet of a connection. We may send three times its size back to its
 // source.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
-	if p.Stays(from, id) {
+	if p.CameHome(from, id) {
 		return
 	}
 	if h := p.homes[from]; h != nil {
@@ -253,32 +253,34 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	p.newer[address] = u
 }
 
-// Moving reports whether any client may have moved. If not, there's no need to call Copy.
+// Moving reports whether any client may have moved. If not, there's no need to call SpendCopy.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns a second address to which we should send a packet of size bytes for to. It's the
-// address to which the client may have moved. ok is false if maxCopied doesn't allow a copy, or if
-// too little of the allowance would remain to prove the new address.
+// SpendCopy returns a second address to which we should send a packet of size bytes for to, and
+// deducts the copy from that address's allowance. It's the address to which the client may have
+// moved. ok is false if maxCopied doesn't allow a copy, or if too little of the allowance would
+// remain to prove the new address.
 //
 // To prove an address, QUIC needs a connection ID from the client. When it runs out of IDs, it asks
 // for more at the old address. If we didn't copy that request, a client that has moved a few times
 // within a second would never receive it, and would be cut off until IdleTimeout.
-func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
+func (p *Paths) SpendCopy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	h := p.homes[to]
 	if h == nil || !h.away.IsValid() || h.copied+size > maxCopied {
 		return also, false
 	}
 	leaves := p.lookUp(prefixOf(h.away.Addr())).left >= size+copyReserve
-	if !leaves || !p.MaySend(h.away, size, now) {
+	if !leaves || !p.Spend(h.away, size, now) {
 		return also, false
 	}
 	h.copied += size
 	return h.away, true
 }
 
-// MaySend reports whether size bytes may be sent to an address. If so, it deducts them from the
+// Spend deducts size bytes from an address's allowance before they are sent. It returns false if
+// there aren't as many left, and the packet may not be sent then. A proven address needs no
 // allowance.
-func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
+func (p *Paths) Spend(to netip.AddrPort, size int, now time.Time) bool {
 	address := prefixOf(to.Addr())
 	if p.Knows(to) || !address.IsValid() {
 		return true

@@ -21,7 +21,7 @@ const answer = 1200
 // ask makes a small packet arrive from an address, and reports whether it may be answered there.
 func ask(p *Paths, from netip.AddrPort, now time.Time) bool {
 	p.Came(from, ConnID{}, 40, now)
-	return p.MaySend(from, answer, now)
+	return p.Spend(from, answer, now)
 }
 
 // connsAt is a connection at each of these addresses.
@@ -46,19 +46,19 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 		in += size
 		from := at("10.0.0.1", uint16(random.IntN(1<<16)))
 		p.Came(from, ConnID{}, size, now)
-		if size = 1 + random.IntN(2*answer); p.MaySend(from, size, now) {
+		if size = 1 + random.IntN(2*answer); p.Spend(from, size, now) {
 			out += size
 		}
 		require.LessOrEqual(t, out, 3*in+pathAllowance)
 		now = now.Add(time.Duration(random.IntN(int(5 * time.Millisecond))))
 	}
 	require.Greater(t, out, 2*in, "what is honest passes")
-	for p.MaySend(at("10.0.0.1", 1), answer, now) {
+	for p.Spend(at("10.0.0.1", 1), answer, now) {
 	}
-	require.False(t, p.MaySend(at("::ffff:10.0.0.1", 1), answer, now), "it is the same address")
-	require.True(t, p.MaySend(at("10.0.0.2", 1), answer, now), "another one has its own")
+	require.False(t, p.Spend(at("::ffff:10.0.0.1", 1), answer, now), "it is the same address")
+	require.True(t, p.Spend(at("10.0.0.2", 1), answer, now), "another one has its own")
 	p.Came(at("10.0.0.1", 1), ConnID{}, answer, now)
-	require.True(t, p.MaySend(at("10.0.0.1", 1), answer, now), "a full packet may always be answered")
+	require.True(t, p.Spend(at("10.0.0.1", 1), answer, now), "a full packet may always be answered")
 }
 
 // TestProvenAddressesAreFree: packets to the address of a connection are never
@@ -67,7 +67,7 @@ func TestProvenAddressesAreFree(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	p.Prove(at("10.0.0.1", 7))
 	for range 1000 {
-		require.True(t, p.MaySend(at("10.0.0.1", 7), answer, now))
+		require.True(t, p.Spend(at("10.0.0.1", 7), answer, now))
 	}
 	answers := 0
 	for range 1000 {
@@ -140,14 +140,14 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 // whatever others have used up, and no more than joining of it.
 func TestACrowdBehindOneAddressJoins(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
-	for p.MaySend(at("10.0.0.1", 1), 100, now) {
+	for p.Spend(at("10.0.0.1", 1), 100, now) {
 	}
 	for port := range uint16(500) {
 		p.Begin(at("10.0.0.1", 100+port), true, now)
 		for range handshakeAllowance / 100 {
-			require.True(t, p.MaySend(at("10.0.0.1", 100+port), 100, now))
+			require.True(t, p.Spend(at("10.0.0.1", 100+port), 100, now))
 		}
-		require.False(t, p.MaySend(at("10.0.0.1", 100+port), 100, now))
+		require.False(t, p.Spend(at("10.0.0.1", 100+port), 100, now))
 		p.End(at("10.0.0.1", 100+port))
 	}
 	require.Empty(t, p.handshakes)

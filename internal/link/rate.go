@@ -9,9 +9,10 @@ type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
 
-	// Bulk returns how long bulk must wait. A connection that asks takes a share of the rate, so
-	// it must not ask unless it has bulk to send.
-	Bulk(now time.Time) time.Duration
+	// BookBulk books the connection's next turn to send bulk, unless it has one, and returns how
+	// long bulk must wait for it. A turn takes a share of the rate, so a connection must not book
+	// one unless it has bulk to send.
+	BookBulk(now time.Time) time.Duration
 
 	// Spend counts a datagram when it is sent.
 	Spend(now time.Time, bytes int)
@@ -70,7 +71,7 @@ func (l *Link) askRate(now time.Time) {
 		r.play = after(now, r.rate.Play(now))
 	}
 	if bulk {
-		r.bulk = after(now, r.rate.Bulk(now))
+		r.bulk = after(now, r.rate.BookBulk(now))
 	}
 }
 

@@ -27,7 +27,7 @@ type sealed struct {
 	advanced time.Time     // the time that the machines last advanced to
 
 	// Bulk (transfers), in bytes.
-	bulk  int // sent since the last [Source.Bulk]
+	bulk  int // sent since the last [Source.TakeBulk]
 	ahead int // the first machine's lead over other machines that also had bulk to send
 }
 
@@ -188,9 +188,9 @@ func (s Source) countBulk(place, bytes int) {
 	}
 }
 
-// Bulk returns the number of bytes of bulk that have left in sealed packets since the last call.
-// waits is true if there is more bulk, and only the path has no room for it.
-func (s Source) Bulk() (left int, waits bool) {
+// TakeBulk returns the number of bytes of bulk that have left in sealed packets since the last
+// call. waits is true if there is more bulk, and only the path has no room for it.
+func (s Source) TakeBulk() (left int, waits bool) {
 	l := s.link
 	left = l.sealed.bulk
 	l.sealed.bulk = 0

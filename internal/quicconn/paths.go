@@ -51,7 +51,7 @@ func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := door.ConnID(packet[1:])
-	if !p.limit.Stays(from, id) { // hardly ever
+	if !p.limit.CameHome(from, id) { // hardly ever
 		p.limit.Came(from, id, len(packet), time.Now())
 	}
 }
@@ -79,7 +79,7 @@ func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 	now := time.Now()
 	// Look first. If a connection has proven the address by now, it gets its allowance back.
 	p.look(now)
-	return nil, p.limit.MaySend(to, size, now)
+	return nil, p.limit.Spend(to, size, now)
 }
 
 // copies returns where else to send packets that are for a proven address, or nil.
@@ -87,7 +87,7 @@ func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	if !p.limit.Moving() {
 		return nil
 	}
-	if also, ok := p.limit.Copy(to, size, time.Now()); ok {
+	if also, ok := p.limit.SpendCopy(to, size, time.Now()); ok {
 		return net.UDPAddrFromAddrPort(also)
 	}
 	return nil
