@@ -49,7 +49,7 @@ type congestion struct {
 	baseline share
 	roomSeen instant // when a packet last met a queue with room
 
-	batch  struct{ room, high, between tally } // since the last verdict, by the queue they met
+	batch  struct{ room, high, between tally } // since the last batch ended, by the queue they met
 	excess float64                             // packets lost in high queues beyond the baseline
 }
 
@@ -91,11 +91,11 @@ func (c *congestion) of(queue time.Duration, s sight) *tally {
 	return &c.batch.between
 }
 
-// verdict ends a batch, and reports whether there is congestion.
+// endBatch ends a batch, and reports whether there is congestion.
 //
 // If others fill the queue, every loss counts. If learn is set, losses in queues with room are
 // random and go into the baseline. It isn't set for the losses of a start or a flood.
-func (c *congestion) verdict(t instant, s sight, others, learn bool) bool {
+func (c *congestion) endBatch(t instant, s sight, others, learn bool) (congested bool) {
 	b := c.batch
 	c.batch.room = tally{}
 	c.batch.high = tally{}

@@ -24,7 +24,7 @@ func judged(c *congestion, s sight, packets int, apart, deepest time.Duration, l
 			c.lost(lost[0], s)
 			lost = lost[1:]
 		}
-		if i%8 == 7 && c.verdict(t, s, false, true) {
+		if i%8 == 7 && c.endBatch(t, s, false, true) {
 			alarms++
 		}
 	}
@@ -102,7 +102,7 @@ func TestRandomLossInJitter(t *testing.T) {
 		for ; len(missing) > 0 && missing[0] < at-ms; missing = missing[1:] {
 			c.lost(missing[0], sight{})
 		}
-		c.verdict(at, sight{}, false, true)
+		c.endBatch(at, sight{}, false, true)
 	}
 	require.InDelta(t, 0.05, learnt/packets, 0.025)
 }
@@ -119,7 +119,7 @@ func TestLossesOfALongWindow(t *testing.T) {
 		if i%20 == 0 && i > 1000 {
 			c.lost(at-1000*ms/10, s)
 		}
-		c.verdict(at, s, false, true)
+		c.endBatch(at, s, false, true)
 	}
 	require.InDelta(t, 0.05, c.baseline.value, 0.02)
 }
@@ -141,7 +141,7 @@ func TestLossBesideARival(t *testing.T) {
 		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0, 0, sight{})
 	}
 	c.lost(20*ms, sight{})
-	require.True(t, c.verdict(50*ms, sight{}, true, false))
+	require.True(t, c.endBatch(50*ms, sight{}, true, false))
 }
 
 // TestFewLossesInABlurAreNoCongestion: over a faint queue and in jitter every
@@ -165,7 +165,7 @@ func TestFewLossesInABlurAreNoCongestion(t *testing.T) {
 		for range row.lost {
 			c.lost(20*ms, sight{})
 		}
-		require.Equal(t, row.congestion, c.verdict(50*ms, sight{}, false, true), "%+v", row)
+		require.Equal(t, row.congestion, c.endBatch(50*ms, sight{}, false, true), "%+v", row)
 	}
 }
 

@@ -37,10 +37,10 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	case t-c.delay.nearFloor > minimumLife/2, c.delay.doubtful:
 		// The minimum delay may include a queue. Measure it.
 		c.enter(Dip, t)
-	case ended && c.wantsYield(t):
+	case ended && c.checkYield(t):
 		c.beginYield(t)
 	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && !c.lacksData():
-		c.openLook(t, false)
+		c.openLook(t)
 	}
 }
 
@@ -63,7 +63,8 @@ func (c *Controller) answerLoss(t instant) {
 	dropped := c.dropsInsteadOfQueueing()
 	c.compete(t)
 	if dropped {
-		c.beginSharing(t, true)
+		c.beginSharing(t)
+		c.competition.sharing.byFlood = true
 	}
 	c.cutWindow(t)
 }

@@ -82,9 +82,10 @@ func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 // due reports whether a common Dip was due after before and until now, both since Config.Epoch.
 func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
-// wantsDip reports whether a common Dip should begin, because it is due, because others have begun
-// one, or because we compete although we have the whole path to ourselves.
-func (c *Controller) wantsDip(t instant) bool {
+// checkDip records the queue, and reports whether a common Dip should begin, because it is due,
+// because others have begun one, or because we compete although we have the whole path to
+// ourselves.
+func (c *Controller) checkDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	lowest := d.queue.note(t, c.queue)
 	if c.queue < c.delay.target()/2 || c.state != Compete && !k.lately(t) || k.sharing.on {

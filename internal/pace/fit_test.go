@@ -16,7 +16,7 @@ func fitted() *Controller {
 	c.delay.noteDepth(1, 20*ms)
 	c.rates.set(0, 1e6)
 	c.fastest = 1e6
-	c.openLook(2, false)
+	c.openLook(2)
 	c.look.peak, c.look.outcome = 15*ms, tally{lost: 20, acked: 80}
 	c.closeLook()
 	return c
@@ -26,7 +26,7 @@ func fitted() *Controller {
 // caused everybody's packets to be dropped with each look, and kept its part.
 func TestLooksFitAShortQueue(t *testing.T) {
 	push := func(c *Controller, at instant) float64 {
-		c.openLook(at, false)
+		c.openLook(at)
 		return c.push()
 	}
 	c := fitted()
@@ -65,16 +65,16 @@ func TestLossesOfFittingLooks(t *testing.T) {
 	drops := func(at instant) bool { return c.look.drops(c.competition.lately(at)) }
 	require.False(t, drops(3), "no look is open")
 	c.competition.seen = 2
-	c.openLook(3, false)
+	c.openLook(3)
 	require.True(t, drops(3), "it adds the least, which may be too much")
 	c.competition.seen = 0
 	c.rates.set(0, 0.5e6)
-	c.openLook(3, false)
+	c.openLook(3)
 	require.True(t, drops(3), "nobody else is known")
 	c.competition.seen = 2
 	require.False(t, drops(3))
 	require.True(t, drops(3+minimumLife))
 	c.looks.fitting.times = 2
-	c.openLook(3, false)
+	c.openLook(3)
 	require.True(t, drops(3), "it may be too large")
 }

@@ -54,13 +54,12 @@ type look struct {
 // that others have recently filled: then we blame them.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
-// openLook begins a look.
-func (c *Controller) openLook(t instant, swift bool) {
+// openLook begins a look, which isn't swift yet.
+func (c *Controller) openLook(t instant) {
 	c.enter(Up, t)
 	maxExtra := c.looks.fitting.maxExtra(t, &c.delay, c.fastest, c.assumedRate())
 	c.look = look{
 		number:   c.look.number + 1,
-		swift:    swift,
 		minExtra: c.looks.play.lookGain(t) - 1,
 		maxExtra: maxExtra,
 		fits:     c.looks.fitting.fits(maxExtra),

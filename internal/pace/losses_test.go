@@ -74,7 +74,7 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 		c = New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
-		c.openLook(2, false)
+		c.openLook(2)
 		c.rates.set(0, rate)
 		c.look.outcome = outcome
 		found = c.judgeLook(3)
@@ -144,7 +144,7 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e5)
 		c.start.dropped = row.dropped
-		c.openLook(2, false)
+		c.openLook(2)
 		c.look.outcome.acked = row.packets
 		c.closeLook()
 		require.Equal(t, row.inVain, c.looks.inVain)

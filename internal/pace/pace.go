@@ -346,7 +346,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	// If we hardly send anything, it isn't us who fill the queue. We learn from its losses but
 	// don't slow down for them.
 	learn := c.state != Start && c.round.fates.share() < unexplainedLoss
-	b.full = c.congestion.verdict(t, c.sight(), c.state == Compete, learn) && !c.sparse
+	b.full = c.congestion.endBatch(t, c.sight(), c.state == Compete, learn) && !c.sparse
 
 	// In Start, losses show the queue's depth only if there are more than random loss explains.
 	if b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {

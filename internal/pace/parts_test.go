@@ -337,10 +337,10 @@ func TestTheWholePathHasNoRival(t *testing.T) {
 		return c
 	}
 	long := 52 * time.Second // no loss has shown anybody since
-	require.False(t, competes(0.5e6).wantsDip(long))
+	require.False(t, competes(0.5e6).checkDip(long))
 	c := competes(0.95e6)
-	require.False(t, c.wantsDip(40*time.Second+minCompeteTime/2))
-	require.True(t, c.wantsDip(long))
+	require.False(t, c.checkDip(40*time.Second+minCompeteTime/2))
+	require.True(t, c.checkDip(long))
 
 	for rate, state := range map[float64]State{0.5e6: Compete, 0.95e6: Start} {
 		c := competes(rate)
@@ -599,7 +599,7 @@ func TestFound(t *testing.T) {
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
 		c.enter(Cruise, 1)
-		c.openLook(2, false)
+		c.openLook(2)
 		c.rates.set(0, 1.25e6)
 		c.look.peak = peak
 		c.look.outcome.acked = packets
@@ -626,7 +626,7 @@ func TestGoingOn(t *testing.T) {
 		c.delay.trip(1, 60*ms) // the target is 15 ms
 		c.delay.depth = depth
 		c.rates.set(0, 1e6)
-		c.openLook(2, false)
+		c.openLook(2)
 		c.goOn(60 * ms)
 		return c
 	}
@@ -644,7 +644,7 @@ func TestSilenceEndsALook(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
 	c.rates.set(0, 1e6)
-	c.openLook(2, false)
+	c.openLook(2)
 	c.look.peak = 30 * ms
 	c.beginStart(time.Second, 0.5e6)
 	c.round.number = lookRounds
@@ -691,7 +691,7 @@ func TestVacant(t *testing.T) {
 func TestPush(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 100*ms)
-	c.openLook(1, false)
+	c.openLook(1)
 	require.Equal(t, lookGain, c.push())
 	after := func(rise time.Duration, outcome tally) float64 {
 		c.look = look{peak: rise, outcome: outcome, from: 1e6, minExtra: c.look.minExtra}
@@ -708,9 +708,9 @@ func TestPush(t *testing.T) {
 	require.True(t, c.looks.shallow)
 
 	c.Played(time.Unix(1, 0))
-	c.openLook(c.looks.play.last+playLasts-1, false)
+	c.openLook(c.looks.play.last + playLasts - 1)
 	require.InDelta(t, playGain, c.push(), 1e-9, "beside play")
-	c.openLook(c.looks.play.last+playLasts, false)
+	c.openLook(c.looks.play.last + playLasts)
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
@@ -723,7 +723,7 @@ func TestPayback(t *testing.T) {
 		c.delay.trip(1, 60*ms) // the target is 15 ms
 		c.delay.noteGrain(grain)
 		c.rates.set(0, 1000/grain.Seconds())
-		c.openLook(2, false)
+		c.openLook(2)
 		c.queue = queue
 		c.endLook(60 * ms)
 		c.step(61*ms, batch{}, false)

@@ -72,14 +72,13 @@ func (c *Controller) enterSharing(t instant) {
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
-	c.beginSharing(t, false)
+	c.beginSharing(t)
 	c.cutWindow(t)
 }
 
-// beginSharing makes a competition that has just begun a sharing. byFlood is true if no Yield has
-// proved that the path drops instead of queueing.
-func (c *Controller) beginSharing(t instant, byFlood bool) {
-	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
+// beginSharing makes a competition that has just begun a sharing.
+func (c *Controller) beginSharing(t instant) {
+	c.competition.sharing = sharing{on: true, first: c.competition.window}
 	c.delaySurge(t, 0)
 }
 

@@ -148,7 +148,8 @@ func TestDelugeBeginsSharing(t *testing.T) {
 
 	c.enter(Cruise, time.Second)
 	c.compete(time.Second)
-	c.beginSharing(time.Second, true)
+	c.beginSharing(time.Second)
+	c.competition.sharing.byFlood = true
 	c.queue = c.delay.target() + 1
 	c.stepCompete(2*time.Second, batch{}, false)
 	require.Equal(t, Compete, c.state)

@@ -70,6 +70,16 @@ func (s *start) grew(rate float64) {
 	s.flat = 0
 }
 
+// endRound ends a round with this rate. It reports whether the rate has stopped growing.
+func (s *start) endRound(rate float64) (full bool) {
+	if rate > s.full*minGrowth {
+		s.grew(rate)
+		return false
+	}
+	s.flat++
+	return s.flat >= flatRounds
+}
+
 // judged returns the fates that decide whether losses end a start. others is how many bytes are
 // in flight or have arrived.
 func (s *start) judged(fates tally, others int) tally {
@@ -132,11 +142,9 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.enter(Drain, t)
 	case !ended || c.rounds < 2 || !c.start.tried || c.start.careful || b.newest.limited:
 		// This round can't show whether the rate still grows.
-	case c.dropHint() > c.start.full*minGrowth:
-		c.start.grew(c.Estimate())
 	default:
-		c.start.flat++
-		if c.start.flat >= flatRounds {
+		c.dropHint()
+		if c.start.endRound(c.Estimate()) {
 			c.enter(Drain, t)
 		}
 	}
@@ -189,7 +197,8 @@ func (c *Controller) confirm(t instant, s slope) {
 		c.start.gaveUp = t
 		c.goOn(t)
 	default:
-		c.openLook(t, true)
+		c.openLook(t)
+		c.look.swift = true
 	}
 }
 
@@ -209,12 +218,11 @@ func (c *Controller) outpaced() bool {
 	return ok && s.arrival < outpacedPart*s.sent
 }
 
-// dropHint discards the hint if we have measured a rate, and returns the estimate.
-func (c *Controller) dropHint() float64 {
+// dropHint discards the hint if we have measured a rate.
+func (c *Controller) dropHint() {
 	if c.rates.value() > 0 {
 		c.start.hint = 0
 	}
-	return c.Estimate()
 }
 
 // minUnknown is how many packets may be sent in the first round trip of an unknown path however

@@ -33,7 +33,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.goOn(t)
 		return
 	}
-	if c.wantsDip(t) {
+	if c.checkDip(t) {
 		c.dipTogether(t)
 		return
 	}

@@ -74,7 +74,7 @@ func (y *yielding) stateChanged(from, to State, t instant, round int64) {
 	case Cruise, Up, Drain, Dip:
 		return // we go on sending at about the full rate
 	case Start:
-		y.slowest = 0 // the path has changed, so wantsYield will begin a new test
+		y.slowest = 0 // the path has changed, so checkYield will begin a new test
 	case Yield:
 		if to != Cruise && to != Compete {
 			y.end(t, round) // the Yield was interrupted
@@ -110,9 +110,9 @@ func (y *yielding) now() tally {
 // expected returns how many of those would have been lost at the earlier share.
 func (y *yielding) expected() float64 { return y.share * float64(y.now().count()) }
 
-// suspects reports whether there are losses worth a test, and if so, records their share.
-// interval is the time between two packets of a Yield.
-func (y *yielding) suspects(t instant, interval time.Duration) bool {
+// suspect records the share of losses if there are enough for a test, and reports whether there
+// are. interval is the time between two packets of a Yield.
+func (y *yielding) suspect(t instant, interval time.Duration) bool {
 	now := y.now()
 	if t < y.next || now.lost < yieldLosses ||
 		time.Duration(yieldLosses/now.share()*float64(interval)) > maxYield {
@@ -145,9 +145,9 @@ func (y *yielding) restart(t instant, round int64) {
 	}
 }
 
-// wantsYield reports whether a Yield is due, be it the first of a test or the second. It ends a
-// test whose losses haven't come back in time.
-func (c *Controller) wantsYield(t instant) bool {
+// checkYield reports whether a Yield is due, be it the first of a test or the second. It ends a
+// test whose losses haven't come back in time, and begins another if the rate has risen.
+func (c *Controller) checkYield(t instant) bool {
 	y := &c.yielding
 	rate := c.assumedRate()
 	if y.slowest == 0 || rate > risenFactor*y.slowest {
@@ -156,7 +156,7 @@ func (c *Controller) wantsYield(t instant) bool {
 	}
 	y.slowest = min(y.slowest, rate)
 	if !y.gone {
-		return y.suspects(t, sendTime(c.cfg.Packet, yieldGain*rate))
+		return y.suspect(t, sendTime(c.cfg.Packet, yieldGain*rate))
 	}
 	back, late := y.back(t, c.delay.base())
 	if late && !back {

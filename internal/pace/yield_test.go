@@ -30,7 +30,7 @@ func (y *tested) rounds(n, lost int) {
 	}
 }
 
-func (y *tested) suspected() bool { return y.suspects(y.t, 50*ms/70) }
+func (y *tested) suspected() bool { return y.suspect(y.t, 50*ms/70) }
 
 func TestYieldTestsWhatSeemsRandom(t *testing.T) {
 	y := newTested()
@@ -116,9 +116,9 @@ func TestYieldThatIsInterrupted(t *testing.T) {
 func TestYieldWaitsWhereThePathChanges(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.rates.set(0, 1e6)
-	require.False(t, c.wantsYield(1))
+	require.False(t, c.checkYield(1))
 	c.yielding.next, c.yielding.shown, c.yielding.fates = 1, true, tally{lost: 20, acked: 1000}
-	require.True(t, c.wantsYield(2))
+	require.True(t, c.checkYield(2))
 	c.rates.set(0, 2e6)
-	require.False(t, c.wantsYield(3))
+	require.False(t, c.checkYield(3))
 }
