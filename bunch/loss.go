@@ -244,7 +244,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 			// and the peer may be delaying its ack.
 			continue
 		}
-		if !c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
+		if !c.loss.Check(t, n+c.sent.skippedAfter(n), p.at) {
 			return // then no later packet is lost either
 		}
 		c.losePacket(t, n, p)
@@ -279,7 +279,7 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 // BlackHole reports whether the path seems to drop large packets, those with more than 1,163
 // bytes. This is the case if three large packets in a row were lost and none arrived, while a
 // small packet that was sent after the first of them did arrive. Each finding is reported once.
-func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
+func (c *Conn) BlackHole() bool { return c.blackHole.Detect(c.sent.Next) }
 
 // losePacket declares packet n lost and queues what it carried for retransmission. We keep its
 // record for a while, since a late ack can still free its entries.

@@ -242,7 +242,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 func (c *Conn) putInFlight(t time.Duration) {
 	p, hasBulk := c.build.record, c.build.content.Bulk
 	if hasBulk {
-		c.congestion.Bulk(t)
+		c.congestion.BulkSent(t)
 	}
 	p.mark = c.congestion.Sent(t, c.sent.inFlight)
 	if c.sent.flying == 0 {

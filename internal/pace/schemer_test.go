@@ -198,7 +198,7 @@ func (s *schemer) detect(now time.Time) {
 	latest, smoothed, _ := s.control.RTT()
 	s.loss.Begin(s.since(now), max(latest, smoothed, s.rtt))
 	for n := s.oldest; n < int(s.loss.Largest); n++ {
-		if p := &s.sent[n]; !p.acked && !p.lost && s.loss.Lost(s.since(now), uint64(n), s.since(p.at)) {
+		if p := &s.sent[n]; !p.acked && !p.lost && s.loss.Check(s.since(now), uint64(n), s.since(p.at)) {
 			p.lost = true
 			s.inFlight -= charged
 			s.control.Lost(now, p.sample, charged)

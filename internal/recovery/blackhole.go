@@ -39,13 +39,13 @@ func (b *BlackHole) Lost(n uint64, large bool) {
 	b.lostLarge++
 }
 
-// Found reports whether there is a black hole, and does so only once for each. There is one if
+// Detect reports whether there is a black hole, and does so only once for each. There is one if
 // holeLosses large packets in a row were lost, while a small one has arrived that was sent after
 // the first of them.
 //
 // next is the number of the next packet. Losses of earlier ones won't count when the path is
 // probed again.
-func (b *BlackHole) Found(next uint64) bool {
+func (b *BlackHole) Detect(next uint64) bool {
 	if b.lostLarge < holeLosses || b.smallAcked <= b.firstLost {
 		return false
 	}

@@ -64,9 +64,9 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 	return m
 }
 
-// Bulk is called when bulk is sent. After a pause the start begins again, since we don't want to be
-// limited by a rate that was measured long ago, or with only a few small messages.
-func (g *Gate) Bulk(now time.Duration) {
+// BulkSent is called when bulk is sent. After a pause the start begins again, since we don't want
+// to be limited by a rate that was measured long ago, or with only a few small messages.
+func (g *Gate) BulkSent(now time.Duration) {
 	pause := max(bulkPause, 4*g.Current())
 	if g.lastBulk == 0 || now-g.lastBulk > pause {
 		g.begin(start{})

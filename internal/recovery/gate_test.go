@@ -87,17 +87,17 @@ func TestPauseBeginsAnew(t *testing.T) {
 		g.round(100, 100*ms)
 	}
 	require.True(t, g.start.over)
-	g.Bulk(g.now)
+	g.BulkSent(g.now)
 	require.False(t, g.start.over, "the first bulk owes nothing to play before it")
 	for range flatRounds + 2 {
 		g.round(10_000, 100*ms)
 	}
 	require.InDelta(t, 100_000, g.Estimate(), 1)
 	g.now = bulkPause
-	g.Bulk(g.now)
+	g.BulkSent(g.now)
 	require.True(t, g.start.over)
 	g.now += bulkPause + 1
-	g.Bulk(g.now)
+	g.BulkSent(g.now)
 	require.False(t, g.start.over)
 	require.InDelta(t, 200_000, g.Estimate(), 1, "what the path's window promises")
 	require.InDelta(t, 100_000, g.Rate(), 1)
@@ -286,7 +286,7 @@ func TestADrainShowsJitter(t *testing.T) {
 
 	t.Log("# and so does the time before bulk")
 	g = gateTest{Gate: Gate{RTT: RTT{Min: 100 * ms, Smoothed: 100 * ms, Variance: 20 * ms}}}
-	g.Bulk(time.Second)
+	g.BulkSent(time.Second)
 	require.Equal(t, 48*ms, g.allowance())
 }
 
@@ -312,14 +312,14 @@ func TestDrainOfAQueueBelievesTheLatestRate(t *testing.T) {
 func TestAPauseIsADrain(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)
-	g.Bulk(g.now)
+	g.BulkSent(g.now)
 	for g.now < 6*time.Second {
 		g.Limited(100)
 		g.round(100, 110*ms)
 	}
-	g.Bulk(g.now)
+	g.BulkSent(g.now)
 	require.InDelta(t, 10*ms, g.allowance(), float64(ms))
-	for began := g.now; g.now < began+9*time.Second; g.Bulk(g.now) {
+	for began := g.now; g.now < began+9*time.Second; g.BulkSent(g.now) {
 		g.round(10_000, 110*ms)
 		require.False(t, g.drain.active())
 	}
@@ -366,7 +366,7 @@ func TestStartOfASourceThatTicks(t *testing.T) {
 				waiting = min(waiting+rate/0.9*tick.Seconds(), rate)
 			}
 			for ; waiting >= size && (len(flying)+1)*size <= g.Window(size); waiting -= size {
-				g.Bulk(now)
+				g.BulkSent(now)
 				free = max(free, now) + time.Duration(size/rate*float64(time.Second))
 				flying = append(flying, packet{now, free + rtt, g.Sent(now, len(flying)*size)})
 			}

@@ -41,16 +41,16 @@ func (l *Losses) Spurious(now, took time.Duration) {
 }
 
 // Begin begins to check the packets in flight that were sent before one that was acked. The
-// owner must then call Lost for each of them.
+// owner must then call Check for each of them.
 func (l *Losses) Begin(now, rtt time.Duration) {
 	late := l.late.value(now)
 	l.Next = 0
 	l.delay = max(rtt+rtt<<l.widened/8, min(late+late/8, maxLate*rtt), granularity)
 }
 
-// Lost reports whether a packet in flight is lost by now. If it isn't, Next is no later than
+// Check reports whether a packet in flight is lost by now. If it isn't, Next is no later than
 // when it will be.
-func (l *Losses) Lost(now time.Duration, number uint64, sent time.Duration) bool {
+func (l *Losses) Check(now time.Duration, number uint64, sent time.Duration) (lost bool) {
 	due := sent + l.delay
 	if due <= now || l.widened == 0 && number+packetThreshold < l.Largest {
 		return true

@@ -171,7 +171,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 func (s *sender) lose(t time.Duration) {
 	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
-		if p := &s.packets[n]; p.flying && s.loss.Lost(t, uint64(n), p.sent) {
+		if p := &s.packets[n]; p.flying && s.loss.Check(t, uint64(n), p.sent) {
 			p.flying = false
 			s.flying--
 			s.again = append(s.again, p.piece)

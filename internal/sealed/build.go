@@ -152,7 +152,7 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 		d.ping()
 		d.pad()
 	case forPayload:
-		s.appendPayloads(d, true)
+		s.appendPayloads(d)
 		if d.rec.payloads == 0 {
 			s.supply = supply{empty: true, noPlay: true}
 			// The source is holding us up, not the path.
@@ -160,7 +160,7 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 			return false
 		}
 	case forPlay:
-		s.appendPayloads(d, false)
+		s.appendPayloads(d)
 		if d.rec.payloads == 0 {
 			s.supply.noPlay = true
 			s.supply.flooded = false
@@ -184,7 +184,7 @@ func (s *Session) appendProbe(d *draft) {
 			d.pad()
 		}
 	case s.wantsPayload():
-		s.appendPayloads(d, true)
+		s.appendPayloads(d)
 	}
 }
 
@@ -201,9 +201,10 @@ func (s *Session) appendTrain(d *draft) {
 	d.pad()
 }
 
-// appendPayloads appends payloads until the source has none left that fits. A packet with bulk
-// may grow up to its limit, but a packet without bulk may not exceed MaxPacket.
-func (s *Session) appendPayloads(d *draft, bulk bool) {
+// appendPayloads appends payloads until the source has none left that fits, only play if that's
+// the packet's purpose. A packet with bulk may grow up to its limit, but a packet without bulk may
+// not exceed MaxPacket.
+func (s *Session) appendPayloads(d *draft) {
 	rec := &d.rec
 	limit := d.limit
 	for rec.payloads < maxPayloads && rec.frameLimit(limit)-len(d.bytes) >= minRoom {
@@ -211,7 +212,7 @@ func (s *Session) appendPayloads(d *draft, bulk bool) {
 		head := len(d.bytes)
 		free := rec.frameLimit(limit) - head - dataHeader
 		b := append(d.bytes, framePlay, 0, 0)
-		out, token, content, ok := s.source.AppendPayload(s.time(d.now), b, Room{Max: free, Bulk: bulk})
+		out, token, content, ok := s.source.AppendPayload(s.time(d.now), b, Room{Max: free, Bulk: d.why != forPlay})
 		if !ok {
 			return
 		}

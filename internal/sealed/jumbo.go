@@ -126,7 +126,7 @@ func (j *jumboProber) lost(t time.Duration, n uint64) {
 // After the first black hole we probe again at once, since it may just have been an outage.
 // After each further black hole we wait longer, because each costs a probe timeout.
 func (j *jumboProber) checkBlackHole(t time.Duration, next uint64) {
-	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
+	if j.blackHole.Detect(next) || j.lossRate > maxJumboLoss {
 		j.proven = false
 		j.validFrom = next
 		j.nextProbe = t + j.nextWait

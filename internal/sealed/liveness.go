@@ -146,7 +146,7 @@ func (s *Session) checkLiveness(t time.Duration) {
 // abandonInFlight declares all packets in flight lost, so that the source sends their payloads
 // over the other carrier.
 func (s *Session) abandonInFlight(t time.Duration) {
-	for n, ok := s.records.firstInFlight(); ok; n, ok = s.records.firstInFlight() {
+	for n, ok := s.records.findFirstInFlight(); ok; n, ok = s.records.findFirstInFlight() {
 		s.lose(t, n, abandoned)
 	}
 	s.updateController(s.time(t))

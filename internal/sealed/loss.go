@@ -22,13 +22,13 @@ func (s *Session) detectLosses(t time.Duration) {
 		rtt = s.rttGuess
 	}
 	s.loss.Begin(t, rtt)
-	n, ok := s.records.firstInFlight()
+	n, ok := s.records.findFirstInFlight()
 	for ; ok && n < s.loss.Largest; n++ {
 		r := s.records.At(n)
 		if r.fate != inFlight {
 			continue
 		}
-		if !s.loss.Lost(t, n, r.sent) {
+		if !s.loss.Check(t, n, r.sent) {
 			// All packets from here on were sent even later, so they aren't lost either.
 			break
 		}

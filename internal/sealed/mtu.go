@@ -45,7 +45,7 @@ func (m *pathMTU) takesJumbo() bool { return !m.shrunk && m.jumbo.usable() }
 // checkBlackHole looks for a black hole. next is the number of the next packet.
 func (m *pathMTU) checkBlackHole(t time.Duration, next uint64) {
 	m.jumbo.checkBlackHole(t, next)
-	if m.blackHole.Found(next) && !m.shrunk {
+	if m.blackHole.Detect(next) && !m.shrunk {
 		// Probe at once, since it may just have been an outage, after which a small probe
 		// happened to be the first packet to arrive.
 		m.shrunk = true

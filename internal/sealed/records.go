@@ -122,8 +122,8 @@ func (r *records) addInFlight(rec *record, bytes int) {
 	}
 }
 
-// firstInFlight returns the smallest number in flight. ok is false if there is none.
-func (r *records) firstInFlight() (number uint64, ok bool) {
+// findFirstInFlight returns the smallest number in flight. ok is false if there is none.
+func (r *records) findFirstInFlight() (number uint64, ok bool) {
 	if r.packetsInFlight == 0 {
 		return 0, false
 	}

@@ -220,7 +220,7 @@ func TestSpuriousLoss(t *testing.T) {
 	require.GreaterOrEqual(t, s.a.Stats().Acked, before+8)
 	require.EqualValues(t, 1, s.a.Stats().Spurious)
 	s.a.loss.Begin(0, 10*ms)
-	require.False(t, s.a.loss.Lost(0, 0, 0), "three later ones no longer count")
+	require.False(t, s.a.loss.Check(0, 0, 0), "three later ones no longer count")
 }
 
 // overtaken is a session of whose two packets the second has arrived.
@@ -239,7 +239,7 @@ func TestTimeThreshold(t *testing.T) {
 	require.Empty(t, s.up.again, "one later packet is not three")
 	at, ok := s.a.NextTimeout()
 	require.True(t, ok)
-	first, _ := s.a.records.firstInFlight()
+	first, _ := s.a.records.findFirstInFlight()
 	require.Equal(t, s.a.time(s.a.records.At(first).sent+s.a.loss.latestRTT*9/8), at)
 	s.now = at
 	require.NoError(t, s.a.Advance(s.now))

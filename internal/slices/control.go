@@ -75,7 +75,7 @@ func (c *control) ranDry(inFlight int) {
 // sent is called when a slice is sent. others is the number of bytes that other slices have in
 // flight.
 func (c *control) sent(s *sending, others int) {
-	c.gate.Bulk(s.at)
+	c.gate.BulkSent(s.at)
 	s.mark = c.gate.Sent(s.at, others)
 	c.lastSent = s.at
 	c.probes = max(c.probes-1, 0)
@@ -165,7 +165,7 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
-	n, ok := o.flight.firstFlying()
+	n, ok := o.flight.dropDecided()
 	// Go through the sendings, oldest first, until one isn't overdue yet. Later ones aren't either.
 	for ; ok && n < c.reached; n++ {
 		place := high // if it's of another chunk, look only at the time
@@ -199,7 +199,7 @@ func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) bo
 	switch {
 	case s.fate != flying:
 		// We know its fate already.
-	case !c.losses.Lost(t, place, s.at):
+	case !c.losses.Check(t, place, s.at):
 		return false
 	default:
 		c.lost++
@@ -249,7 +249,7 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	}
 	c.probes = probePackets
 	for range lost {
-		if n, ok := o.flight.firstFlying(); ok {
+		if n, ok := o.flight.dropDecided(); ok {
 			c.lose(o, n)
 		}
 	}

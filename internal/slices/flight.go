@@ -39,8 +39,8 @@ type flight struct {
 // launch adds a sending and returns its number.
 func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
-		// Drop old sendings whose fate is known, so that the ring may not have to grow.
-		f.firstFlying()
+		// The ring may then not have to grow.
+		f.dropDecided()
 	}
 	newest := f.Push(firstSendings)
 	*newest = s
@@ -66,8 +66,9 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying returns the oldest sending in flight, and drops all sendings before it.
-func (f *flight) firstFlying() (number uint64, ok bool) {
+// dropDecided drops the sendings whose fate is known up to the oldest in flight, and returns that
+// one. ok is false if none is in flight.
+func (f *flight) dropDecided() (first uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {
 			return f.Oldest, true
