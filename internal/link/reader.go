@@ -42,7 +42,7 @@ func (l *Link) tryDeliver(datagram []byte) bool {
 
 	now, err := time.Now(), l.failed
 	if err == nil {
-		err = l.deliver(now, datagram, false)
+		err = l.deliver(now, datagram, owned)
 	}
 	o := l.finishReceive(err)
 	if l.sealed.carrier == nil {
@@ -107,17 +107,24 @@ func (l *Link) receive(now time.Time) error {
 	defer batches.Put(batch)
 	defer clear(batch[:])
 	for _, datagram := range batch[:l.ring.pop(batch[:])] {
-		if l.deliver(now, datagram, false) != nil {
+		if l.deliver(now, datagram, owned) != nil {
 			break
 		}
 	}
 	return l.failed
 }
 
-// deliver passes a datagram to its machine, which may keep it unless lent is set. If deliver
-// returns an error, the peer has violated the protocol, and the caller must end the link with that
-// error. The caller holds the lock.
-func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
+// An ownership says whether a machine may keep a datagram that it receives.
+type ownership bool
+
+const (
+	owned ownership = true  // the datagram belongs to the machine from now on
+	lent  ownership = false // it still belongs to the caller
+)
+
+// deliver passes a datagram to its machine. If deliver returns an error, the peer has violated the
+// protocol, and the caller must end the link with that error. The caller holds the lock.
+func (l *Link) deliver(now time.Time, datagram []byte, whose ownership) error {
 	s := l.slotFor(datagram)
 	if s == nil {
 		// Drop it. Don't count pings as unknown, since they are only meant for the peer's QUIC.
@@ -136,7 +143,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 		if at, isNew := s.takeArrival(); isNew && l.failed == nil {
 			l.play.Overtaken(now, at)
 		}
-	case lent:
+	case whose == lent:
 		l.failed = l.play.ReceiveLent(now, datagram)
 	default:
 		l.failed = l.play.Receive(now, datagram)

@@ -221,7 +221,7 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	if l.failed != nil {
 		return
 	}
-	if err := l.deliver(now, datagram, true); err != nil {
+	if err := l.deliver(now, datagram, lent); err != nil {
 		l.end(violation(err))
 	}
 }

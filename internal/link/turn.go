@@ -50,7 +50,7 @@ func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	}
 	t.hole = l.usePath(t.now, path)
 	l.uncork()
-	l.holdBack(t.now, false)
+	l.holdBack(t.now, false) // our own pacer, which is asked next, holds back play as well as bulk
 	held := l.pacer.wait()
 	if l.sealed.carrier != nil {
 		// The sealed carrier decides by itself when to send.
