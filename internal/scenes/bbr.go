@@ -3,11 +3,11 @@ package scenes
 import "time"
 
 const (
-	bbrHigh      = 2.885 // 2/ln 2
-	bbrRounds    = 10    // rounds over which the rate's maximum is taken
-	bbrMinRTT    = 10 * time.Second
-	bbrProbeTime = 200 * time.Millisecond
-	bbrLeast     = 4
+	bbrHigh      = 2.885                  // gain of Startup: 2/ln 2
+	bbrRounds    = 10                     // rounds over which the rate's maximum is taken
+	bbrMinRTT    = 10 * time.Second       // how long a minimum RTT counts before ProbeRTT
+	bbrProbeTime = 200 * time.Millisecond // how long ProbeRTT takes at least
+	bbrLeast     = 4                      // minimum window in packets, and the window of ProbeRTT
 )
 
 // bbrGains are the pacing gains of the eight phases of ProbeBW.
@@ -20,19 +20,20 @@ type bbr struct {
 	round   int
 	roundAt time.Duration // the round ends when a packet sent after this arrives
 
-	least   time.Duration
-	leastAt time.Duration
+	least   time.Duration // minimum RTT; 0 = unknown
+	leastAt time.Duration // when it was measured, or when ProbeRTT last ended
 
-	filled bool
-	full   float64
-	flat   int
+	// Startup.
+	filled bool    // it's over, since the path is full
+	full   float64 // the rate when it last grew by a quarter
+	flat   int     // rounds since then
 
-	drained  bool
-	phase    int
-	phaseAt  time.Duration
+	drained  bool          // Drain is over as well
+	phase    int           // phase of ProbeBW
+	phaseAt  time.Duration // when it began
 	dropped  bool          // a packet was lost in this phase
 	probing  time.Duration // when ProbeRTT ends; 0 = not in ProbeRTT
-	inFlight int
+	inFlight int           // packets in flight after the latest ack
 }
 
 func newBBR() *bbr { return &bbr{} }

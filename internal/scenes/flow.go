@@ -27,12 +27,12 @@ func (f Flow) ends(
 		return a, b, o
 	case Constant:
 		const bits = (piece + netsim.UDPOverhead) * 8
-		s := &ticker{next: begin, size: piece, each: time.Duration(bits * 1e9 / f.Rate)}
+		s := &ticker{next: begin, size: piece, interval: time.Duration(bits * 1e9 / f.Rate)}
 		to := &sink{}
 		return s, to, to
 	case Play:
 		first := begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond)
-		s := &ticker{next: first, size: callBytes, each: time.Second / 30}
+		s := &ticker{next: first, size: callBytes, interval: time.Second / 30}
 		to := &sink{}
 		return s, to, to
 	}
@@ -65,11 +65,11 @@ func (r *receipt) ended() time.Duration {
 	return r.doneAt.Sub(netsim.Epoch)
 }
 
-// A ticker sends packets of size bytes, one every each. It ignores what arrives.
+// A ticker sends packets of the same size at the same interval. It ignores what arrives.
 type ticker struct {
-	next time.Time
-	each time.Duration
-	size int
+	next     time.Time // when the next packet is sent
+	interval time.Duration
+	size     int // bytes
 }
 
 func (t *ticker) Receive(time.Time, []byte) error { return nil }
@@ -80,7 +80,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 		return b, 0, false
 	}
 	b = appendTime(b, t.next)
-	t.next = t.next.Add(t.each)
+	t.next = t.next.Add(t.interval)
 	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 

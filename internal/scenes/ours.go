@@ -96,7 +96,7 @@ func newSession(
 // clocksDiffer is the maximum difference between the clocks of two hosts.
 const clocksDiffer = 200 * time.Millisecond
 
-// epoch returns the time that a flow's host takes for 1970.
+// epoch returns when 1970 began by the clock of a flow's host.
 func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
 	if siblings != nil { // all sessions of a server share its clock
 		return time.Time{}
@@ -176,8 +176,8 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
-// take reports whether a piece may be sent now. If so, it counts the piece. Without Refill, a
-// piece may always be sent.
+// take takes one of the pieces that wait to be sent, after a refill if one is due. It returns false
+// if none waits. Without Flow.Refill, there's always one.
 func (s *source) take() bool {
 	if s.refillEvery == 0 {
 		return true

@@ -34,7 +34,7 @@ type renoUndo struct {
 func newReno() *reno { return &reno{cwnd: 32, slow: true, cut: -1, start: hybridStart{end: -1}} }
 
 func (r *reno) acked(a ack) {
-	if a.latest && r.start.grown(a) && r.cwnd >= startWindow {
+	if a.latest && r.start.addTrip(a) && r.cwnd >= startWindow {
 		r.slow = false
 	}
 	r.last = max(r.last, a.sent)
@@ -95,11 +95,11 @@ type hybridStart struct {
 	least   time.Duration // the shortest round trip ever
 	current time.Duration // the shortest of the first round trips in this round
 	samples int           // round trips in current
-	found   bool
+	found   bool          // a queue has grown
 }
 
-// grown adds the round trip of an ack and reports whether it shows a queue.
-func (h *hybridStart) grown(a ack) bool {
+// addTrip adds the round trip of an ack, and reports whether a queue has grown so far.
+func (h *hybridStart) addTrip(a ack) (grown bool) {
 	if h.least == 0 || a.rtt < h.least {
 		h.least = a.rtt
 	}

@@ -109,9 +109,10 @@ func (r Result) Rates(k Kind, from, until time.Duration) (rates []float64) {
 }
 
 // Share returns the goodput of all flows of a kind as a share of the bottleneck's rate, 0 to 1.
-// It cannot tell two groups of the same kind apart: where a scene has these, as one in which
-// [Row.Compare] is given Beside in place of ours, each group's share is that of both. Rates and
-// Drops count by kind as well. Use Flows for a part of them.
+//
+// Share, Rates and Drops can't tell two groups of the same kind apart. There are two if the scene
+// has flows of kind [Row.Beside], and plays flows of that kind in place of ours as well. To look at
+// one of the groups, use Flows.
 func (r Result) Share(k Kind, from, until time.Duration) float64 {
 	sum := 0.0
 	for _, rate := range r.Rates(k, from, until) {

@@ -167,12 +167,12 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
-// mostShift is by how much a flow begins later at most, see [Scene.Shifted].
+// mostShift limits by how much later a flow begins in [Scene.Shifted].
 const mostShift = 100 * time.Millisecond
 
-// Shifted returns the scene with a random part of mostShift added to each flow's Begin. If flows
-// begin less than that apart, it is a part of the least gap, so that they begin in the same order,
-// and no later after one another than the scene's name says.
+// Shifted returns the scene with each flow's Begin put off by a random part of mostShift. If flows
+// begin less than mostShift apart, it's a part of the shortest gap between two of them, so that
+// they still begin in the same order, and within the time that a scene's name says.
 func (s Scene) Shifted(seed uint64) Scene {
 	most := mostShift
 	for _, a := range s.Flows {

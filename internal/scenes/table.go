@@ -204,8 +204,8 @@ func spells() (rows []Row) {
 	return rows
 }
 
-// profiles returns transfers through UE's emulation profiles after a fast link. There, each
-// packet takes its own time, within half a round trip.
+// profiles returns transfers through UE's network emulation profiles behind a fast link. A profile
+// delays each packet by a random time, which varies by as much as half of the shortest round trip.
 func profiles() (rows []Row) {
 	for _, e := range []struct {
 		name   string
@@ -736,9 +736,9 @@ func unqueued() (rows []Row) {
 	return rows
 }
 
-// neighbour returns each flows of ours and each flows of another kind on one path.
-func neighbour(s Scene, family string, kind Kind, each int) Row {
-	s = s.With(each, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(each, Flow{Kind: kind, Begin: second}, 300*milli)
+// neighbour returns a row in which n flows of ours share a path with n flows of another kind.
+func neighbour(s Scene, family string, kind Kind, n int) Row {
+	s = s.With(n, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(n, Flow{Kind: kind, Begin: second}, 300*milli)
 	s.For = 50 * second
 	return Row{Family: family, Scene: s, Beside: kind, Compare: func(r, alone Result) []Figure {
 		theirs, ours := r.Share(kind, 10*second, 50*second), r.Share(Ours, 10*second, 50*second)
@@ -748,8 +748,8 @@ func neighbour(s Scene, family string, kind Kind, each int) Row {
 	}}
 }
 
-// shorts starts a short transfer every second beside a long one. It compares the result with
-// New Reno instead of ours.
+// shorts returns rows in which a short transfer begins every second beside a long one. They are
+// compared with the same scenes in which New Reno takes the place of our flows.
 func shorts() (rows []Row) {
 	const n = 12
 	for _, q := range []float64{1. / 4, 1} {
@@ -804,8 +804,8 @@ func play() (rows []Row) {
 	return slices.Concat(rows, playBesideAServer(), playBesideTwo(), playInTransfers(), leavers())
 }
 
-// leavers returns play in the connection of a transfer beside which a New Reno ran and left a
-// queue.
+// leavers returns play in the connection of a transfer, beside which a flow of New Reno fills the
+// queue and then ends. The queue has to go away again.
 func leavers() (rows []Row) {
 	for _, rate := range []int64{1e6, 2e6, 5e6} {
 		for _, q := range []float64{2, 6} {
