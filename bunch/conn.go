@@ -47,6 +47,7 @@ type Conn struct {
 	path         pathState          // the carrier's last Path, and packets sent on earlier ones
 	congestion   recovery.Gate      // limits bytes in flight, unless the carrier reports fates
 	loss         loss               // detects lost packets, and probes
+	resends      resendDebt         // limits retransmissions of play
 	peerAckDelay time.Duration      // maximum delay of the peer's acks; our own until Agree
 	blackHole    recovery.BlackHole // notices if the path drops all but small packets
 

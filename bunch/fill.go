@@ -1,14 +1,20 @@
 package bunch
 
-// An allowance says which messages may be sent for the first time. Retransmissions don't need
-// an allowance. Whenever new play may be sent, new bulk may be sent too.
+// An allowance says what a packet may carry. Whenever new play may be sent, new bulk may be sent
+// too.
 //
 // A cork only holds back play. Bulk fills packets anyway, and its path mustn't idle while the
 // owner simulates a tick.
-type allowance struct{ play, bulk bool }
+type allowance struct {
+	play, bulk bool // messages that are sent for the first time
+	resends    bool // retransmissions of play; those of bulk need no allowance but the window
+}
 
 // includes reports whether new messages of level i may be sent.
 func (a allowance) includes(i int) bool { return a.play || a.bulk && i == bulkLevel }
+
+// includesResends reports whether level i may retransmit.
+func (a allowance) includesResends(i int) bool { return a.resends || i == bulkLevel }
 
 // canSendBunch reports whether there seems to be a bunch to send now. If it turns out that
 // everything queued is held back, the packet stays empty, and AppendPacket drops it.
@@ -21,7 +27,7 @@ func (c *Conn) canSendBunch(may allowance) bool {
 		if i == bulkLevel && !c.bulkOpen() {
 			continue
 		}
-		if lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0 {
+		if may.includesResends(i) && lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0 {
 			return true
 		}
 	}
@@ -40,12 +46,16 @@ func (c *Conn) hasPending(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// newAllowed returns which messages may be sent for the first time now. None may be sent during
+// allowed returns what the next packet may carry. No message may be sent for the first time during
 // an outage, or if the oldest undecided packet would become too old for the peer to remember.
-// Play also has to wait for the end of the tick.
-func (c *Conn) newAllowed() allowance {
+// New play also has to wait for the end of the tick. A probe repeats play whatever its debt.
+func (c *Conn) allowed() allowance {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
-	return allowance{play: may && c.cork.open(), bulk: may}
+	return allowance{
+		play:    may && c.cork.open(),
+		bulk:    may,
+		resends: c.loss.probes > 0 || c.resends.allows(c.now, c.pto()),
+	}
 }
 
 // bulkOpen reports whether bulk may be sent, which is the case if neither the window nor the
@@ -78,7 +88,9 @@ func (c *Conn) fill() {
 			}
 		}
 		before := c.build.bunches
-		c.fillResends(&c.levels[i])
+		if c.build.allowed.includesResends(i) {
+			c.fillResends(&c.levels[i])
+		}
 		if c.build.allowed.includes(i) {
 			c.fillUnsent(&c.levels[i])
 		}
@@ -124,8 +136,13 @@ func (c *Conn) placeResends(ch *channel) bool {
 		if n >= ch.first { // otherwise a late ack has made it unnecessary
 			e := ch.out.at(n)
 			for i := e.nextQueued(); i >= 0; i = e.nextQueued() {
+				again := e.pieces[i].sent
+				room := c.build.room()
 				if c.build.bunches == maxBunches || !c.place(ch, n, e, i) {
 					return false
+				}
+				if again && ch.priority != Bulk {
+					c.resends.add(c.now, room-c.build.room())
 				}
 			}
 			e.inResend = false

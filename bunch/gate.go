@@ -14,10 +14,10 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 // Waiting reports what could be sent now if the owner did not hold it back: unreliable says
 // whether unreliable or tracked messages could be sent, and bulk whether bulk could.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
-	may := c.newAllowed()
+	may := c.allowed()
 	unreliable = may.play && c.unreliables.messages+c.tracked.waiting.len() > 0
 
-	// newAllowed only applies to new messages. Lost messages may be resent in any case.
+	// That only applies to new messages. Lost bulk may be resent in any case.
 	lv := &c.levels[bulkLevel]
 	hasBulk := lv.resend.len() > 0 || may.bulk && lv.unsent.len() > 0
 	return unreliable, hasBulk && c.windowOpen()

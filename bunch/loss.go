@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
@@ -39,6 +40,53 @@ type loss struct {
 	// Datagrams of other machines.
 	overtaken   uint64        // packets below this number were overtaken by such a datagram
 	othersUntil time.Duration // until when we expect more such datagrams
+}
+
+const (
+	// resendsPerAck is how many bytes of play may be retransmitted for each byte of play that
+	// the peer acknowledges. That is enough for a path that loses three of four packets.
+	resendsPerAck = 3
+
+	// maxResendDebt is how many bytes of play may be retransmitted beyond that. It covers what
+	// was in flight when a path failed for a second or two.
+	maxResendDebt = 256 << 10
+)
+
+// A resendDebt limits how much play (the game's own traffic) is retransmitted. Play is retransmitted
+// without regard to the window, as soon as an ack shows that it was overtaken. A peer that
+// acknowledges one packet in a hundred would otherwise make us send everything a hundred times.
+type resendDebt struct {
+	bytes     int           // retransmitted play that acks haven't paid for
+	exceeded  bool          // bytes reached maxResendDebt with the last retransmission
+	exceedsAt time.Duration // when that was
+}
+
+// allows reports whether play may be retransmitted. Once maxResendDebt is reached, one packet in a
+// probe timeout may.
+func (d *resendDebt) allows(t, pto time.Duration) bool { return !d.exceeded || t >= d.exceedsAt+pto }
+
+// add counts play that is retransmitted.
+func (d *resendDebt) add(t time.Duration, bytes int) {
+	d.bytes += bytes
+	if d.bytes >= maxResendDebt {
+		d.exceeded = true
+		d.exceedsAt = t
+	}
+}
+
+// pay counts play that was acknowledged.
+func (d *resendDebt) pay(bytes int) {
+	d.bytes = max(0, d.bytes-resendsPerAck*bytes)
+	d.exceeded = d.exceeded && d.bytes >= maxResendDebt
+}
+
+// resendAt returns when play may be retransmitted in spite of its debt. ok is false if there's no
+// need for a timer: nothing is held back, or packets are in flight, whose acks or whose probe
+// timeout comes first.
+func (c *Conn) resendAt() (at time.Duration, ok bool) {
+	waits := c.resends.exceeded && c.sent.flying == 0 &&
+		slices.ContainsFunc(c.levels[:bulkLevel], func(lv level) bool { return lv.resend.len() > 0 })
+	return c.resends.exceedsAt + c.pto(), waits
 }
 
 // receiveAcks handles the acks in a packet: it settles the fate of the packets that they cover,
@@ -184,6 +232,9 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 func (c *Conn) ackItem(it item) {
 	pieces := it.pieces()
 	for i := range pieces {
+		if p := &pieces[i]; !p.acked && it.channel.priority != Bulk {
+			c.resends.pay(int(p.end - p.off))
+		}
 		pieces[i].acked = true
 		pieces[i].queued = false
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // lossTest is one end whose peer is written by hand. It sends one message, of
@@ -592,4 +593,89 @@ func TestLostLimitIsToldAgain(t *testing.T) {
 	l.mustAck(5, 5)
 	require.Equal(t, lost, l.fate(2))
 	require.True(t, l.flow.update)
+}
+
+// TestSparseAcksCauseFewResends: a peer that acknowledges one packet in 64, and so pretends that
+// the path loses the others, had each message sent 64 times, as fast as round trips allow.
+func TestSparseAcksCauseFewResends(t *testing.T) {
+	l := newLossTest(t, Config{})
+	channels := []uint64{l.channel}
+	for range 15 {
+		channel, err := l.Open(Normal)
+		require.NoError(t, err)
+		channels = append(channels, channel)
+	}
+	messages := 0
+	for l.Send(channels[messages%len(channels)], Reliable, pattern(200, 0)) == nil {
+		if messages++; messages%len(channels) > 0 {
+			continue
+		}
+		for range 4 {
+			l.packets()
+			l.wait(50 * ms)
+			if n := (l.sent.Next - 1) / 64 * 64; l.sent.Has(n) && l.fate(n) != skipped {
+				require.NoError(t, l.ack(uint32(n), uint32(n)))
+			}
+		}
+	}
+	require.Greater(t, messages, 200*len(channels), "it ends as every peer that does not keep up")
+	sent, fair := int(l.Stats().PayloadSent), 220*messages
+	require.Less(t, sent, fair+fair/5+maxResendDebt)
+}
+
+// TestLossyPathsMayResend: half of all packets are lost, in both directions, and the debt stays low.
+func TestLossyPathsMayResend(t *testing.T) {
+	p := newPair(t, Config{})
+	random := testkit.Rand(t)
+	channel := p.opened(Normal)
+	p.drop = func(int, []byte) bool { return random.IntN(2) == 0 }
+	sent, received := 0, 0
+	for range 3000 {
+		if out, size := p.ends[0].Reliable(channel); out < size-10 {
+			require.NoError(t, p.ends[0].Send(channel, Reliable, pattern(500, sent)))
+			sent++
+		}
+		p.run(10 * ms)
+		received += len(p.take(1))
+		require.False(t, p.ends[0].resends.exceeded)
+	}
+	require.Greater(t, sent, 1000)
+	p.drop = nil
+	for range 10 {
+		p.run(time.Second)
+		received += len(p.take(1))
+	}
+	require.Equal(t, sent, received)
+	p.settled()
+}
+
+// TestDebtLeavesAPacketInAProbeTimeout: what is lost is sent again at last, even if the peer has
+// acknowledged hardly anything, and nothing else is sent.
+func TestDebtLeavesAPacketInAProbeTimeout(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.sendPackets(5)
+	l.resends.add(l.now, maxResendDebt)
+	l.wait(50 * ms)
+	for n := uint64(1); n <= 5; n++ {
+		l.losePacket(l.now, n, l.sent.At(n))
+	}
+	require.Zero(t, l.packets())
+	at, ok := l.NextTimeout()
+	require.True(t, ok)
+	require.LessOrEqual(t, at.Sub(l.at), l.pto())
+	l.wait(at.Sub(l.at))
+	require.Equal(t, 1, l.packets())
+	require.True(t, l.resends.exceeded)
+	n := uint32(l.sent.Next - 1)
+	for range 100 {
+		l.mustAck(n, n)
+		l.wait(l.pto())
+		if l.packets(); l.sent.flying == 0 {
+			break
+		}
+		n = uint32(l.sent.Next - 1)
+	}
+	out, _ := l.Reliable(l.channel)
+	require.Zero(t, out)
 }

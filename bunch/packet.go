@@ -80,7 +80,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	}
 
 	// Is there anything to send, and can we keep a record of it?
-	may := c.newAllowed()
+	may := c.allowed()
 	if may.play && c.unreliables.messages > 0 {
 		c.expiry.noteChance(t, maxUnreliableWait+c.congestion.Smoothed)
 	}

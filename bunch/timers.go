@@ -81,6 +81,7 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	consider(c.path.giveUpAt, c.path.stale)
 	consider(c.giveUpArrivedAt())
 	consider(c.ptoAt())
+	consider(c.resendAt())
 	consider(c.limitProbeAt())
 	consider(c.sent.keepAliveAt(c.config.KeepAlive))
 	consider(c.idleAt())

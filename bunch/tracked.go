@@ -183,7 +183,7 @@ func (c *Conn) closeTracked(ch *channel) {
 }
 
 // trackedReady reports whether there are tracked messages that the owner doesn't hold back.
-// Whether they may be sent also depends on newAllowed.
+// Whether they may be sent also depends on allowed.
 func (c *Conn) trackedReady() bool {
 	return c.tracked.waiting.len() > 0 && !c.holdUnreliable
 }
