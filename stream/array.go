@@ -193,15 +193,6 @@ func (a *Array[T]) check(size int) error {
 	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.elementBytes)
 }
 
-// tooLong wraps the codec's ErrTooLong, which means that a field exceeds its bound, in
-// ErrTooLarge.
-func tooLong(err error) error {
-	if errors.Is(err, codec.ErrTooLong) {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	}
-	return err
-}
-
 // Handle makes fn the handler for incoming transfers of the array. fn is called on the world's
 // goroutine. Handle panics if fn is nil, or if the array already has a handler.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {

@@ -136,58 +136,6 @@ func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config Cal
 	return c, nil
 }
 
-// itemCodec returns the codec for an item of an argument's slice.
-func itemCodec(t reflect.Type) (*codec.Codec, error) {
-	c, err := codec.Inside(t)
-	if err == nil {
-		return c, nil
-	}
-	// Some types can only be encoded on their own, not as part of something larger. Allow those
-	// too, because a [Wrap] may write the items into an rpc.Raw.
-	if c, e := codec.Of(t); e == nil {
-		return c, nil
-	}
-	return nil, err
-}
-
-// rpcBytes returns the size of an RPC that carries the given number of bytes of items.
-func rpcBytes(call any, items int) (int, error) {
-	bytes := items + rpcOverhead
-	if w, ok := call.(interface{ overhead() (int, error) }); ok {
-		added, err := w.overhead()
-		if err != nil {
-			return 0, err
-		}
-		bytes += added
-	}
-	if bytes > maxRPCBytes {
-		return 0, fmt.Errorf("%w: an RPC may take %d bytes, the limit is %d; lower MaxBytesPerRPC",
-			ErrTooLarge, bytes, maxRPCBytes)
-	}
-	return bytes, nil
-}
-
-// checkElements returns an error if an element of part encodes to more bytes than its bound.
-// first is the index of part[0] among all elements.
-func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
-	if bound.guaranteed {
-		return nil
-	}
-	var scratch []byte
-	for i := range part {
-		b, err := item.Append(scratch[:0], &part[i])
-		if err != nil {
-			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
-		}
-		if len(b) > bound.bytes {
-			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d",
-				ErrTooLarge, first+i, len(b), bound.bytes)
-		}
-		scratch = b
-	}
-	return nil
-}
-
 // isMulticast reports whether call, or the RPC that it wraps, is a multicast RPC.
 func isMulticast[A any](call Caller[A]) bool {
 	if w, ok := call.(interface{ multicast() bool }); ok {

@@ -208,3 +208,51 @@ func (d *Digest) UnmarshalText(text []byte) (err error) {
 	}
 	return err
 }
+
+// A hasher computes the digest of content. If the content's key is a digest by another algorithm,
+// it computes that digest as well.
+type hasher struct {
+	*Hasher
+	name   Digest  // the digest that is the content's key; zero if the key isn't a digest
+	byName *Hasher // computes the digest to compare with name; nil if Hasher does
+}
+
+// newHasher returns a hasher that has seen no content. It uses algorithm a and the algorithm of
+// name.
+func newHasher(a Algorithm, name Digest) hasher {
+	h := hasher{Hasher: a.New(), name: name}
+	if !name.IsZero() && name.algorithm != a {
+		h.byName = name.algorithm.New()
+	}
+	return h
+}
+
+// Write hashes p. It never fails.
+func (h hasher) Write(p []byte) (int, error) {
+	if h.byName != nil {
+		h.byName.Write(p)
+	}
+	return h.Hasher.Write(p)
+}
+
+// check returns an error unless the content has the given digest. If the content's key is a digest,
+// the content must match it too. by says in the error who expects digest.
+func (h hasher) check(digest Digest, by string) error {
+	got := h.Digest()
+	if got != digest {
+		return differs(digest, by, got)
+	}
+	if h.byName != nil {
+		got = h.byName.Digest()
+	}
+	if !h.name.IsZero() && got != h.name {
+		return differs(h.name, "which its key says", got)
+	}
+	return nil
+}
+
+// differs returns the error for content whose digest is got instead of expected. by says who
+// expects it.
+func differs(expected Digest, by string, got Digest) error {
+	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
+}

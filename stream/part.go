@@ -5,25 +5,11 @@ import (
 	"fmt"
 
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/pages"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Sizes of RPCs and of their content, in bytes.
 const (
-	// maxRPCBytes is the size of the largest bunch. UE:
-	// net.MaxConstructedPartialBunchSizeBytes.
-	maxRPCBytes = 65536
-	// defaultRPCBytes is half of maxRPCBytes, as in the article on streaming large data over
-	// Unreal's reliable RPCs (see the package comment).
-	defaultRPCBytes = 32 << 10
-	// rpcOverhead is the space that we reserve in every RPC for the method's id, a part's header,
-	// and the headers of msgpack arrays.
-	rpcOverhead = 64
-	// maxElementBytes is the size of the largest element, which gets the largest RPC to itself.
-	maxElementBytes = maxRPCBytes - rpcOverhead
-
 	// maxPartHeader is the maximum size of four varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
 	// partBytes is the payload of a full part. Its RPC stays within 32 KiB, the article's
@@ -195,44 +181,4 @@ func (b *block) Free() {
 		h.Acked(b.charged)
 	}
 	h.Give(b.charged)
-}
-
-// elementBound is the maximum size of an encoded element.
-type elementBound struct {
-	bytes      int
-	guaranteed bool // the type guarantees the bound, so values needn't be checked
-}
-
-// boundOf returns the bound of elements that are encoded with c. The user's MaxElementBytes, if
-// it isn't 0, replaces the bound that follows from the type.
-func boundOf(c *codec.Codec, maxBytes int) (elementBound, error) {
-	size := c.Size()
-	switch {
-	case maxBytes == 0:
-		return elementBound{bytes: size.Most, guaranteed: size.Fixed}, size.Unbounded
-	case maxBytes < size.Least:
-		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element takes at least %d bytes",
-			maxBytes, size.Least)
-	}
-	return elementBound{bytes: maxBytes}, nil
-}
-
-// elementsPerRPC returns how many elements of up to elementSize bytes fit into an RPC of
-// maxBytes, or of the default 32 KiB if maxBytes is 0. An element that is larger than maxBytes
-// gets an RPC to itself.
-func elementsPerRPC(maxBytes, elementSize int) (int, error) {
-	if maxBytes == 0 {
-		maxBytes = defaultRPCBytes
-	}
-	switch {
-	case maxBytes < 0 || maxBytes > maxElementBytes:
-		return 0, fmt.Errorf("MaxBytesPerRPC is %d, but one RPC holds 1 to %d bytes (a bunch of %d less %d for headers)",
-			maxBytes, maxElementBytes, maxRPCBytes, rpcOverhead)
-	case elementSize < 1:
-		return 0, fmt.Errorf("element size %d is not positive", elementSize)
-	case elementSize > maxElementBytes:
-		return 0, fmt.Errorf("an element may take %d bytes, but one RPC holds %d (a bunch of %d less %d for headers); "+
-			"lower its bounds or split it", elementSize, maxElementBytes, maxRPCBytes, rpcOverhead)
-	}
-	return max(1, maxBytes/elementSize), nil
 }
