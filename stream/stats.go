@@ -2,82 +2,9 @@ package stream
 
 import (
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/quivernet/quiver/internal/statnet"
 )
-
-// Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
-type Progress struct {
-	// Sent is the amount that the sender has given to the connection, which may still be queuing
-	// some of it. At the receiver, it is the amount that has arrived in order.
-	Sent int64
-	// Acked is the amount that the receiving application has consumed, as far as this end knows.
-	// This is what a progress bar should show. At the sender, Sent and Acked begin at Resumed,
-	// although the receiving application may not have got that content yet.
-	Acked int64
-	// Total is the size of the content, or -1 while that is unknown.
-	Total int64
-	// Resumed is the amount that the receiver had stored before the transfer began. It was not
-	// sent again.
-	Resumed int64
-	// Rate is the growth of Acked per second, excluding Resumed. It is measured over the last 5
-	// to 6 seconds, or since the transfer began. Once the transfer is complete, it is the mean
-	// over the whole duration.
-	//
-	// Rate is 0 in the first half second, while nothing has moved for 5 seconds, and once the
-	// transfer has failed. Measuring it takes neither a goroutine nor a timer.
-	Rate float64
-}
-
-// Left estimates how long the rest of the transfer takes at its Rate. It returns 0 if nothing is
-// left. ok is false if there is no estimate, either because Total is unknown, or because Rate is
-// 0: the transfer has just begun, is waiting, or has stalled.
-func (p Progress) Left() (left time.Duration, ok bool) {
-	rest := p.Total - max(p.Acked, p.Resumed)
-	nanoseconds := float64(rest) / p.Rate * float64(time.Second)
-	switch {
-	case p.Total < 0:
-		return 0, false
-	case rest <= 0:
-		return 0, true
-	case !(nanoseconds < math.MaxInt64): // true for NaN
-		return 0, false
-	}
-	return time.Duration(nanoseconds), true
-}
-
-// String formats the progress: "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed, 256 a
-// second, 12s left".
-func (p Progress) String() string {
-	text := statnet.Count(uint64(p.Sent)) + " sent, " + statnet.Count(uint64(p.Acked))
-	if p.Total >= 0 {
-		text += " of " + statnet.Count(uint64(p.Total))
-	}
-	text += " acked"
-	if p.Total > 0 {
-		text += " (" + statnet.Percent(float64(p.Acked)/float64(p.Total)) + ")"
-	}
-	if p.Resumed > 0 {
-		text += ", " + statnet.Count(uint64(p.Resumed)) + " resumed"
-	}
-	if p.Rate > 0 {
-		text += ", " + statnet.Count(uint64(math.Ceil(p.Rate))) + " a second"
-	}
-	if left, ok := p.Left(); ok && left > 0 {
-		text += ", " + left.Round(time.Second).String() + " left"
-	}
-	return text
-}
-
-// of formats n, and the total if that is known.
-func (p Progress) of(n int64) string {
-	if p.Total < 0 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%d of %d", n, p.Total)
-}
 
 // Stats is a snapshot of a peer's streams. The bytes of slices are counted in rpc.Stats, which
 // also counts the bytes of lanes, as part of the channels.

@@ -60,15 +60,6 @@ func TestStatsOfEnds(t *testing.T) {
 	})
 }
 
-func TestProgressReads(t *testing.T) {
-	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed", Progress{Sent: 2048, Acked: 1024, Total: 4096, Resumed: 512}.String())
-	require.Equal(t, "7 sent, 0 acked", Progress{Sent: 7, Total: -1}.String())
-	require.Equal(t, "0 sent, 0 of 0 acked", Progress{}.String())
-	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 32 a second, 1m36s left", Progress{Sent: 2048, Acked: 1024, Total: 4096, Rate: 32}.String())
-	require.Equal(t, "2 sent, 1 acked, 1 a second", Progress{Sent: 2, Acked: 1, Total: -1, Rate: 0.1}.String())
-}
-
-// TestTransfersRead: both ends print a transfer as what it is, with whom, and how far.
 func TestTransfersRead(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		received := make(chan string, 1)
