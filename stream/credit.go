@@ -26,7 +26,7 @@ const (
 	progressInterval = 100 * time.Millisecond
 )
 
-// A credit is the flow control of a transfer, at the receiver. Much like TCP's receive window, it
+// A credit is a transfer's flow control at the receiver. Much like TCP's receive window, it
 // limits how far the sender may be ahead of the application. Nothing else can slow a sender
 // down.
 //
@@ -153,4 +153,56 @@ func (u *usage) rollWindow(now time.Time, end int64) {
 	}
 	u.windowStart = now
 	u.startOffset = end
+}
+
+// An allowance is a transfer's flow control at the sender. It says how much of the content may be
+// sent, by the receiver's answers, and how much was. Only used on the world's goroutine.
+type allowance struct {
+	// The receiver's answers.
+	accepted bool  // it has answered the header
+	hasAll   bool  // it has stored all of the content already
+	granted  int64 // the limit in its newest message
+
+	limit int64 // end of the content that may be sent: by credit or, before the answer, early
+	next  int64 // offset at which the next part begins
+}
+
+// accept takes in the answer to the header.
+func (a *allowance) accept(m accept) {
+	a.accepted = true
+	a.hasAll = m.hasAll
+	a.granted = m.limit
+	// The limit may fall, because early bytes that we haven't sent are no longer promised to us.
+	a.limit = max(a.next, m.limit)
+}
+
+// grant takes in the limit of a grant.
+func (a *allowance) grant(limit int64) {
+	a.granted = limit
+	a.limit = max(a.limit, limit)
+}
+
+// earlyBytes returns the number of bytes that count as early, for content of the given size, which
+// is -1 while it's unknown. Until the answer arrives, all bytes that may be sent count. Afterwards,
+// only bytes sent in excess of the granted credit count.
+func (a *allowance) earlyBytes(size int64) int64 {
+	switch {
+	case a.accepted:
+		return max(a.next-a.granted, 0)
+	case size >= 0:
+		return min(a.limit, size)
+	}
+	return a.limit
+}
+
+// unsentBytes returns the number of bytes that have yet to be sent, of content of the given size.
+// If the size is unknown, it returns firstCredit.
+func (a *allowance) unsentBytes(size int64) int64 {
+	switch {
+	case a.hasAll:
+		return 0
+	case size < 0:
+		return firstCredit
+	}
+	return max(size-a.next, 0)
 }

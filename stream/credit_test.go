@@ -78,7 +78,7 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 
 // TestWhoHasNothingToSendJoins those that have, at each look.
 func TestWhoHasNothingToSendJoins(t *testing.T) {
-	one := &Transfer{hasAll: true}
+	one := &Transfer{allowance: allowance{hasAll: true}}
 	s := sender{sending: []*Transfer{one}, shares: shares{now: 1000}}
 	require.Nil(t, s.pickNext())
 	require.EqualValues(t, 1000, one.share.spent)

@@ -3,9 +3,11 @@ package stream
 import (
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/internal/statnet"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
@@ -166,4 +168,129 @@ func (s *speed) at(now time.Time) float64 {
 		return 0
 	}
 	return float64(s.mark(1).acked-from.acked) / took.Seconds()
+}
+
+// A status is what the application sees of a Transfer. The world's goroutine keeps it up to date,
+// and any goroutine may look at it.
+type status struct {
+	conn *rpc.Conn // to the receiver; set by newTransfer
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	progress Progress // as of the last tick, without Rate
+	speed    speed    // for Rate
+	sealed   bool     // whether the content went into sealed packets, as of the last noteSealed
+	finished bool     // the transfer has ended at this end
+	err      error    // why it failed; nil if it is complete
+}
+
+// current returns the progress as of now.
+func (s *status) current() Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.progress
+	p.Rate = s.speed.at(time.Now())
+	return p
+}
+
+// sent returns Progress.Sent.
+func (s *status) sent() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress.Sent
+}
+
+// cause returns why the transfer failed, or nil if it has not failed.
+func (s *status) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *status) isFinished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished
+}
+
+// isSealed returns the current value of Transfer.Sealed or, once the transfer or its connection
+// has ended, the last one that noteSealed has recorded.
+func (s *status) isSealed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished || s.conn.Err() != nil {
+		return s.sealed
+	}
+	return s.conn.Sealed()
+}
+
+// noteSealed records the current value of Transfer.Sealed, for when the connection no longer knows
+// it. The caller holds mu.
+func (s *status) noteSealed() {
+	if !s.finished && s.conn.Err() == nil {
+		s.sealed = s.conn.Sealed()
+	}
+}
+
+// start is called when the header is sent. The speed is measured from then on.
+func (s *status) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.speed.start(time.Now(), 0)
+}
+
+// resume is called with the amount of content that the receiver had stored.
+func (s *status) resume(stored int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.Resumed = stored
+	s.progress.Sent = max(s.progress.Sent, stored)
+	s.progress.Acked = max(s.progress.Acked, stored)
+	if stored > 0 {
+		// The content that the receiver had stored doesn't count.
+		s.speed.start(time.Now(), s.progress.Acked)
+	}
+}
+
+// setSent is called when a part has been sent.
+func (s *status) setSent(sent int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.Sent = sent
+	s.noteSealed()
+}
+
+// setTotal is called when the size of the content is known.
+func (s *status) setTotal(total int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.Total = total
+}
+
+// ack is called when the receiver has reported how much it has consumed.
+func (s *status) ack(consumed int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteSealed()
+	p := &s.progress
+	p.Acked = max(p.Acked, min(consumed, max(p.Sent, p.Total)))
+	s.speed.note(time.Now(), p.Acked)
+}
+
+// end records that the transfer has ended, with its error or nil if it is complete. The caller
+// holds mu.
+func (s *status) end(err error) {
+	s.noteSealed()
+	s.finished = true
+	s.err = err
+	if err != nil {
+		s.speed = speed{}
+		return
+	}
+	// The last grant may not have counted everything, and Total may be unknown.
+	p := &s.progress
+	p.Acked = max(p.Sent, p.Total)
+	p.Sent = p.Acked
+	p.Total = p.Acked
+	s.speed.end(time.Now(), p.Acked)
 }

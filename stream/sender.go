@@ -191,8 +191,8 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 
 	s.lastID++
 	t.header.id = s.lastID
-	t.limit = min(t.header.early(), s.earlyLeft())
-	t.headerSent()
+	t.allowance.limit = min(t.header.early(), s.earlyLeft())
+	t.status.start()
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
 	t.reader.start()
@@ -280,7 +280,7 @@ func (s *sender) usesLanes() bool {
 // lastChunkGiven reports whether the current transfers will send no more parts as chunks.
 func (s *sender) lastChunkGiven() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
-		return t.opts.window == nil && !t.endSent && !t.hasAll && !t.isFinished()
+		return t.opts.window == nil && !t.contentSent() && !t.isFinished()
 	})
 }
 

@@ -60,7 +60,7 @@ func TestLeft(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		left := func(size, next int64, finished bool) int64 {
 			tr := newTransfer(n.client.peer, header{kind: kindBlob, size: size}, options{}, nil)
-			tr.next, tr.reader.finished, tr.reader.total.size = next, finished, 5000
+			tr.allowance.next, tr.reader.finished, tr.reader.total.size = next, finished, 5000
 			return tr.unsentBytes()
 		}
 		require.EqualValues(t, 700, left(1000, 300, false))
