@@ -10,15 +10,6 @@ import (
 	"github.com/quivernet/quiver/internal/crew"
 )
 
-const (
-	// maxReadAhead is the maximum amount of content that we read before a tick takes it. If ticks
-	// take this much 60 times a second, the transfer sends 31 MB/s.
-	maxReadAhead = 512 << 10
-	// firstReadAhead is the amount that we read ahead at first. We double it whenever ticks take
-	// all of it, but not on a slow path, where many transfers would tie up memory for nothing.
-	firstReadAhead = 128 << 10
-)
-
 // A source is where the content of a transfer comes from: an io.Reader or the elements of an
 // array. Only the reader's goroutine uses it.
 type source interface {
@@ -58,13 +49,10 @@ type reader struct {
 	held    *budget.Holding // charged for blocks that have been read and not yet freed
 	changed bell.Bell       // rung when waitToRead must check again
 
-	// mu guards everything below. First, what the goroutine has read for the ticks.
+	// mu guards everything below.
 	mu            sync.Mutex
-	ready         []*block // in order
-	bytes         int      // of content in ready
-	readAhead     int      // limit of bytes
-	peakBytes     int      // maximum of bytes since ticks last emptied ready
-	wakeOnContent bool     // a tick found nothing, so wake the world when there is something
+	ready         readQueue // what the goroutine has read for the ticks
+	wakeOnContent bool      // a tick found nothing, so wake the world when there is something
 
 	// Set on the world's goroutine, for the reader's goroutine.
 	sendLimit    int64 // end of the content that may be sent; 0 until the header is sent
@@ -90,7 +78,7 @@ func newReader(config readerConfig, awaitsAnswer bool) *reader {
 	r := &reader{
 		readerConfig: config,
 		awaitsAnswer: awaitsAnswer,
-		readAhead:    firstReadAhead,
+		ready:        readQueue{limit: firstReadAhead},
 		changed:      bell.New(),
 	}
 	r.held = budget.NewHolding(config.account, r.changed.Ring)
@@ -241,7 +229,7 @@ func (r *reader) mustWait(offset int64) bool {
 	switch {
 	case r.stopped:
 		return false
-	case r.awaitsAnswer, r.bytes >= r.readAhead:
+	case r.awaitsAnswer, r.ready.full():
 		return true
 	}
 	return !r.held.Room(r.maySend(offset))
@@ -299,19 +287,12 @@ func (r *reader) publish(b *block) (kept bool) {
 		return false
 	}
 	b.trimFront(r.resumeOffset)
-	r.bytes += b.size()
-	r.peakBytes = max(r.peakBytes, r.bytes)
 	defer r.wakeTick()
-
-	// Many small reads shouldn't become as many small parts, so add the content to the last
-	// block if it fits. A block that has grown for a large element is left as it is.
-	if n := len(r.ready); n > 0 && r.ready[n-1].size()+b.size() <= r.partSize {
-		r.ready[n-1].append(b.payload())
-		r.ready[n-1].count += b.count
+	if r.ready.join(b, r.partSize) {
 		return false
 	}
 	b.chargeTo(r.held)
-	r.ready = append(r.ready, b)
+	r.ready.add(b)
 	return true
 }
 
@@ -361,11 +342,7 @@ func (r *reader) resume(offset, index int64) {
 	r.checkTotal()
 
 	// We may have read content before the answer arrived. Drop what needn't be sent.
-	r.ready = trimAll(r.ready, offset)
-	r.bytes = 0
-	for _, b := range r.ready {
-		r.bytes += b.size()
-	}
+	r.ready.trim(offset)
 	r.changed.Ring()
 }
 
@@ -380,30 +357,10 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	if !r.pollLocked(limit) {
 		return nil
 	}
-	b := r.ready[0]
-	if b.end() > limit {
-		b = b.cutFront(limit)
-	} else {
-		r.ready[0] = nil
-		r.ready = r.ready[1:]
-	}
-	r.bytes -= b.size()
-	r.growAhead(pathFull)
+	b := r.ready.take(limit)
+	r.ready.widen(pathFull)
 	r.changed.Ring()
 	return b
-}
-
-// growAhead lets the goroutine read further ahead if ready was full and ticks emptied it before
-// the goroutine could refill it. If the path is full, reading further ahead wouldn't make the
-// transfer any faster. The caller holds mu.
-func (r *reader) growAhead(pathFull bool) {
-	if r.bytes > 0 {
-		return
-	}
-	if r.peakBytes >= r.readAhead && !pathFull {
-		r.readAhead = min(2*r.readAhead, maxReadAhead)
-	}
-	r.peakBytes = 0
 }
 
 // poll reports whether take would return a block. If nothing has been read, it arranges for the
@@ -420,13 +377,11 @@ func (r *reader) poll(limit int64) bool {
 
 // pollLocked is poll for a caller that holds mu.
 func (r *reader) pollLocked(limit int64) bool {
-	if len(r.ready) == 0 {
+	if r.ready.empty() {
 		r.wakeOnContent = !r.finished
 		return false
 	}
-	b := r.ready[0]
-	mayCut := b.offset == 0 && b.count == 0 // the first block of a blob
-	return b.end() <= limit || mayCut && limit > 0
+	return r.ready.mayTake(limit)
 }
 
 // result returns how the source ended. done is false until all of the content has been taken,
@@ -434,7 +389,7 @@ func (r *reader) pollLocked(limit int64) bool {
 func (r *reader) result() (total end, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.total, r.finished && (r.err != nil || len(r.ready) == 0), r.err
+	return r.total, r.finished && (r.err != nil || r.ready.empty()), r.err
 }
 
 // stop ends the reader. It doesn't wait for the goroutine, which may be in a Read.
@@ -442,10 +397,6 @@ func (r *reader) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
-	for _, b := range r.ready {
-		b.Free()
-	}
-	r.ready = nil
-	r.bytes = 0
+	r.ready.free()
 	r.changed.Ring()
 }

@@ -55,11 +55,11 @@ func TestReaderReadsFurtherAhead(t *testing.T) {
 		for range 20 {
 			rd.take(math.MaxInt64, false).Free()
 			synctest.Wait()
-			require.Less(t, rd.bytes, firstReadAhead+blockBytes)
+			require.Less(t, rd.ready.bytes, firstReadAhead+blockBytes)
 		}
 		for _, want := range []int{firstReadAhead, 2 * firstReadAhead, maxReadAhead, maxReadAhead} {
-			require.GreaterOrEqual(t, rd.bytes, want)
-			require.Less(t, rd.bytes, want+blockBytes)
+			require.GreaterOrEqual(t, rd.ready.bytes, want)
+			require.Less(t, rd.ready.bytes, want+blockBytes)
 			for b := rd.take(math.MaxInt64, false); b != nil; b = rd.take(math.MaxInt64, false) {
 				b.Free()
 			}
@@ -76,7 +76,7 @@ func TestReaderOfAFullPath(t *testing.T) {
 				b.Free()
 			}
 			synctest.Wait()
-			require.Less(t, rd.bytes, firstReadAhead+blockBytes)
+			require.Less(t, rd.ready.bytes, firstReadAhead+blockBytes)
 		}
 	})
 }
@@ -84,8 +84,8 @@ func TestReaderOfAFullPath(t *testing.T) {
 func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
 	reading(t, data, false, func(rd *reader, woken *int) {
-		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
-		require.Less(t, rd.bytes, firstReadAhead+blockBytes)
+		require.GreaterOrEqual(t, rd.ready.bytes, firstReadAhead)
+		require.Less(t, rd.ready.bytes, firstReadAhead+blockBytes)
 		_, ok, _ := rd.result()
 		require.False(t, ok)
 		require.True(t, bytes.Equal(data, drain(rd, math.MaxInt64)))
@@ -107,7 +107,7 @@ func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 		require.Nil(t, rd.take(math.MaxInt64, false))
 		rd.turns.End()
 		synctest.Wait()
-		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
+		require.GreaterOrEqual(t, rd.ready.bytes, firstReadAhead)
 		rd.turns.Take(nil)
 		require.GreaterOrEqual(t, len(drain(rd, math.MaxInt64)), 4<<20)
 	})
@@ -134,7 +134,7 @@ func TestReaderBesideOneThatWaits(t *testing.T) {
 		rd.resume(0, 0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
+		require.GreaterOrEqual(t, rd.ready.bytes, firstReadAhead)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestReaderGivesUpWhatIsNotSent(t *testing.T) {
 
 func TestReaderThatEndsBeforeTheOffset(t *testing.T) {
 	reading(t, content(1000), true, func(rd *reader, _ *int) {
-		require.Zero(t, rd.bytes)
+		require.Zero(t, rd.ready.bytes)
 		rd.resume(1001, 0)
 		synctest.Wait()
 		_, ok, err := rd.result()
@@ -260,7 +260,7 @@ func TestReaderAddsNothingToALargeElement(t *testing.T) {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
 		rd := newReader(readerConfig{source: &arraySource[poster]{array: posters, items: items}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() {}, guard: unguarded}, false)
 		rd.run()
-		require.Len(t, rd.ready, 2)
+		require.Len(t, rd.ready.blocks, 2)
 		rd.stop()
 	}
 }
