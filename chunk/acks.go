@@ -19,8 +19,8 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	if r.urgent == 0 && r.clock.now < r.ackAt {
 		return Ack{}, false
 	}
-	r.ackAt = never // unless dueAck finds an ack that is due later
-	a, ok := r.dueAck()
+	r.ackAt = never // unless takeDueAck finds an ack that is due later
+	a, ok := r.takeDueAck()
 	if !ok {
 		return Ack{}, false
 	}
@@ -30,10 +30,10 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	return a, true
 }
 
-// dueAck returns the first ack that is due, in the order of chunks that haven't been taken, and
+// takeDueAck returns the first ack that is due, in the order of chunks that haven't been taken, and
 // then from the newest to the oldest chunk that has. If there is none, it sets ackAt to when the
 // next one is due.
-func (r *Receiver) dueAck() (Ack, bool) {
+func (r *Receiver) takeDueAck() (Ack, bool) {
 	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
 		id := r.read + uint16(n)
 		if a := r.slot(id); r.takeDue(&a.ackable) {

@@ -17,11 +17,11 @@ type budget struct {
 	runs bool          // whether time since at adds bytes
 }
 
-// rest stops adding bytes until the next call of add, because there is nothing to send.
+// stop keeps time from adding bytes until the next call of add, because there is nothing to send.
 //
 // The budget keeps at most maxTake bytes, the cost of one slice. Idle time must
 // not become a burst.
-func (b *budget) rest(maxTake int) {
+func (b *budget) stop(maxTake int) {
 	b.held = min(b.held, int64(maxTake)*int64(time.Second))
 	b.runs = false
 }

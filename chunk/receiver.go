@@ -161,7 +161,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	a := r.slot(s.ChunkID)
 	switch {
 	case a == nil:
-		r.late(s)
+		r.receiveLate(s)
 		return false
 	case a.count == 0:
 		r.begin(a, s.Count)
@@ -206,9 +206,9 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late handles a slice whose chunk has no place in slots. If the chunk was taken, its ack must
-// have been lost, so we request another one. Otherwise we ignore the slice.
-func (r *Receiver) late(s Slice) {
+// receiveLate handles a slice whose chunk has no place in slots. If the chunk was taken, its ack
+// must have been lost, so we request another one. Otherwise we ignore the slice.
+func (r *Receiver) receiveLate(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {
 		r.stats.Ignored++
@@ -223,11 +223,11 @@ func (r *Receiver) late(s Slice) {
 func (r *Receiver) begin(a *assembly, count int) {
 	a.count = uint16(count)
 	a.acked = r.lastAck
-	a.data = r.memory(count * r.config.SliceSize)
+	a.data = r.takeMemory(count * r.config.SliceSize)
 }
 
-// memory returns size bytes for a chunk, from Recycle if there are enough.
-func (r *Receiver) memory(size int) []byte {
+// takeMemory returns size bytes for a chunk, from Recycle if there are enough.
+func (r *Receiver) takeMemory(size int) []byte {
 	if n := len(r.free); n > 0 {
 		data := r.free[n-1]
 		r.free = r.free[:n-1]

@@ -132,7 +132,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
 	if i == none || s.clock.now < s.holdUntil() {
-		s.budget.rest(s.maxCost()) // don't save up while it's not the rate that holds us back
+		s.budget.stop(s.maxCost()) // don't save up while it's not the rate that holds us back
 		return Slice{}, false
 	}
 	f := s.flights.At(number)
@@ -151,7 +151,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 func (s *Sender) advance(now time.Time) {
 	s.clock.set(now)
 	if s.Done() {
-		s.budget.rest(s.maxCost())
+		s.budget.stop(s.maxCost())
 		return
 	}
 	s.budget.add(s.clock.now, s.maxCost())

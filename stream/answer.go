@@ -100,7 +100,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 		return false, nil // there isn't enough memory, so the sender must wait
 	}
 	growTime := func() time.Duration { return s.growTime(in.peer.conn) }
-	limit, due := a.credit.next(now, growTime, a.cover)
+	limit, due := a.credit.grant(now, growTime, a.cover)
 	if !due {
 		return false, nil
 	}
@@ -123,10 +123,10 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// consumed is called when the application has consumed something. If a grant is due, it wakes the
-// world at once. Otherwise it does so some time later, for a report of progress. The caller holds
-// mu.
-func (a *answer) consumed() {
+// markConsumed is called when the application has consumed something. If a grant is due, it wakes
+// the world at once. Otherwise it does so some time later, for a report of progress. The caller
+// holds mu.
+func (a *answer) markConsumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
 	}

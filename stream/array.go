@@ -317,7 +317,7 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 			if !yield(p.batch.([]T), nil) {
 				return
 			}
-			a.in.delivery.consumed(p)
+			a.in.delivery.markConsumed(p)
 		}
 	}
 }

@@ -222,9 +222,9 @@ func (a *arrival) isLast(b *block) bool {
 	return h.total() >= 0 && h.progress(b.end(), b.index+int64(b.count)) >= h.total()
 }
 
-// consumed is called when a block that the writer took needs no more memory. The caller holds
+// drop is called when a block that the writer took needs no more memory. The caller holds
 // mu.
-func (a *arrival) consumed(cost int64) {
+func (a *arrival) drop(cost int64) {
 	a.takenBytes -= cost
 	a.in.peer.account.Drop(cost)
 }

@@ -66,11 +66,11 @@ const slicePartBytes = slices.PartSlices*slices.Size - maxPartHeader
 // A route carries the parts of transfers to the peer. The parts may arrive in any order. A route is
 // used on the world's goroutine only.
 type route interface {
-	// open reports whether another part may be sent now.
-	open() bool
+	// prepare reports whether another part may be sent now, and gets ready to send it.
+	prepare() bool
 	// send sends the part in b, which belongs to transfer id, and takes over b. It may only be
-	// called right after open has returned true.
+	// called right after prepare has returned true.
 	send(b *block, id uint64) error
-	// watch makes the world tick when open may have become true.
+	// watch makes the world tick when prepare may succeed again.
 	watch()
 }

@@ -200,7 +200,7 @@ func (b *IncomingBlob) fetch() error {
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
-	b.in.delivery.consumed(b.held)
+	b.in.delivery.markConsumed(b.held)
 }
 
 // A blobSource reads the content of a blob from the application's io.Reader.

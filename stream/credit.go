@@ -73,11 +73,12 @@ func (c *credit) due() bool {
 	return isLarge || isUrgent
 }
 
-// next returns the limit to send to the sender. ok is false if nothing has to be sent now.
+// grant returns the limit to send to the sender, and counts it as sent. ok is false if nothing has
+// to be sent now.
 //
 // growTime returns the time within which the application must consume half of ahead for ahead to
-// double. next calls cover to get the memory for that. cover returns false if there isn't enough.
-func (c *credit) next(
+// double. grant calls cover to get the memory for that. cover returns false if there isn't enough.
+func (c *credit) grant(
 	now time.Time, growTime func() time.Duration, cover func(ahead int64) bool,
 ) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
@@ -132,9 +133,9 @@ func (u *usage) move(now time.Time, from, to int64) {
 	}
 }
 
-// recent returns the number of bytes that have arrived lately. end is the offset at which the
+// measure returns the number of bytes that have arrived lately. end is the offset at which the
 // content in order ends.
-func (u *usage) recent(now time.Time, end int64) int64 {
+func (u *usage) measure(now time.Time, end int64) int64 {
 	u.rollWindow(now, end)
 	return u.previous + end - u.startOffset
 }

@@ -34,7 +34,7 @@ type delivery struct {
 	onTick   bool      // ticks take the pieces, for onBatch
 	read     bool      // the application has begun to take pieces
 
-	// Set by verify.
+	// Set by markVerified.
 	verified bool  // the digest is right, and pieces has the rest of the content
 	size     int64 // of the whole content, in bytes
 
@@ -115,13 +115,13 @@ func (d *delivery) release(p piece) {
 		d.borrowed -= p.cost
 		d.in.peer.account.Repay(p.cost)
 	default:
-		d.in.arrival.consumed(p.cost)
+		d.in.arrival.drop(p.cost)
 	}
 }
 
-// verify is called on the writer's goroutine when the last piece has been added and the digest has
-// been found to be right.
-func (d *delivery) verify(size int64) {
+// markVerified is called on the writer's goroutine when the last piece has been added and the
+// digest has been found to be right.
+func (d *delivery) markVerified(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
 	d.verified = true
@@ -138,8 +138,8 @@ func (d *delivery) completeIfConsumed() {
 	}
 }
 
-// pull waits for the next piece. The caller must pass it to consumed when it no longer needs it.
-// After the last piece, pull returns io.EOF, or the error of the transfer if it failed.
+// pull waits for the next piece. The caller must pass it to markConsumed when it no longer needs
+// it. After the last piece, pull returns io.EOF, or the error of the transfer if it failed.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -196,16 +196,16 @@ func (d *delivery) pop() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed is called when the application has consumed p. This may give the sender more credit, or
-// complete the transfer.
-func (d *delivery) consumed(p piece) {
+// markConsumed is called when the application has consumed p. This may give the sender more credit,
+// or complete the transfer.
+func (d *delivery) markConsumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
 	d.release(p)
 	d.consumedBytes += p.bytes
 	d.consumedUnits += p.units
 	d.measure(time.Now())
-	d.in.answer.consumed()
+	d.in.answer.markConsumed()
 	d.completeIfConsumed()
 }
 
@@ -240,7 +240,7 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 		if !d.in.guard("OnBatch", func() { d.onBatch(p.batch) }) {
 			break
 		}
-		d.consumed(p)
+		d.markConsumed(p)
 		left = timeUp()
 	}
 	return left

@@ -234,7 +234,7 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 		return since, false
 	}
 
-	recent := in.arrival.usage.recent(now, in.arrival.parts.next)
+	recent := in.arrival.usage.measure(now, in.arrival.parts.next)
 	needed := int64(0)
 	if recent > 0 {
 		needed = heldBytes(min(recent, in.answer.credit.ahead))

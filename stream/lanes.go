@@ -50,7 +50,7 @@ type lanes struct {
 	released  []*rpc.Actor // lanes that we have released and the server has yet to close
 }
 
-func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
+func (l *lanes) isServer() bool { return l.peer.streams.world.IsServer() }
 
 // start asks for lanes for t, whose header is about to be sent. It asks for the number that t's
 // Window sets. If the Window sets none, it asks for as many as fill the path, but for no more
@@ -112,7 +112,7 @@ func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) {
 		return nil
 	}
-	if l.onServer() {
+	if l.isServer() {
 		l.asked = n
 		return l.open(l.peer.streams.lastTick)
 	}
@@ -130,7 +130,7 @@ func (l *lanes) ask(n int) error {
 // onLimits handles the number of lanes in the peer's limits message. A client sends the number of
 // lanes that it wants, and a server sends the number that stay open.
 func (l *lanes) onLimits(n int) {
-	if l.onServer() {
+	if l.isServer() {
 		l.asked = max(l.asked, n) // the next tick opens them
 		return
 	}
@@ -140,7 +140,7 @@ func (l *lanes) onLimits(n int) {
 // tick is called when a tick of the world includes the peer. A server opens missing lanes, and
 // a client releases idle ones.
 func (l *lanes) tick(now time.Time) error {
-	if l.onServer() {
+	if l.isServer() {
 		return l.open(now)
 	}
 	return l.releaseIdle(now)

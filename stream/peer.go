@@ -185,7 +185,7 @@ func (p *Peer) tick(now time.Time) {
 	p.window.update()
 
 	// Take in what has arrived as slices. Parts on lanes have been handled by bindPipes already.
-	p.slices.received(p.receiver.onPart)
+	p.slices.receive(p.receiver.onPart)
 	p.receiver.openWaiting(time.Now())
 	p.receiver.deliver()
 	p.sender.collect()
@@ -215,7 +215,7 @@ func (p *Peer) send(now time.Time) error {
 	if err == nil {
 		err = p.control.send(now) // the end messages of transfers whose last part has just left
 	}
-	p.slices.end(p.sender.lastChunkGiven())
+	p.slices.setEnded(p.sender.lastChunkGiven())
 	return err
 }
 
@@ -254,7 +254,7 @@ func (p *Peer) route(settings *Window) route {
 // end is called when the world reports the end of the connection. It fails all transfers except
 // those that were completed by the last parts to arrive.
 func (p *Peer) end(cause error) {
-	p.slices.received(p.receiver.onPart)
+	p.slices.receive(p.receiver.onPart)
 	p.live.end(cause)
 	p.lanes.idleAlarm.stop()
 	p.sender.end()

@@ -305,7 +305,7 @@ const idleChunks = 4 * minPending
 // lately sent through the machine.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
-	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.recent(now, s.handed)) }
+	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.handed)) }
 	if !holdsTooMuch() {
 		return since, false
 	}

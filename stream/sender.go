@@ -228,7 +228,7 @@ func (s *sender) pump() error {
 
 		// If its route has enough to do, ask for more lanes in case the path can fill them, and
 		// for a tick when the route accepts more. Then go on with the other transfers.
-		if !t.route.open() {
+		if !t.route.prepare() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
 			}

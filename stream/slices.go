@@ -33,9 +33,9 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the slice machine of a connection. Install adds one to each.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine accepts another part. Until the machine has measured the path
+// prepare reports whether the machine accepts another part. Until the machine has measured the path
 // itself, it uses the connection's round-trip time.
-func (s *sliceRoute) open() (open bool) {
+func (s *sliceRoute) prepare() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
@@ -63,9 +63,9 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 // watch asks for a tick when the machine accepts another part.
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
-// end tells the machine whether the last part has been sent. If it has, the machine adds repair
-// slices to the last chunk. Repair slices are redundant, in case others get lost.
-func (s *sliceRoute) end(ended bool) {
+// setEnded tells the machine whether the last part has been sent. If it has, the machine adds
+// repair slices to the last chunk. Repair slices are redundant, in case others get lost.
+func (s *sliceRoute) setEnded(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
 		extend.Drive(s.conn, func() { s.link.End(ended) })
@@ -79,8 +79,8 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 // without them, since the peer resends whatever they would have restored.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
-// received calls handle with each message that has arrived. handle must not retain it.
-func (s *sliceRoute) received(handle func(message []byte)) {
+// receive calls handle with each message that has arrived. handle must not retain it.
+func (s *sliceRoute) receive(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
 		return // as in most ticks, so they needn't take the lock
 	}
@@ -119,7 +119,7 @@ type sliceLink struct {
 
 	// These need no lock.
 	account *budget.Account
-	news    atomic.Bool // set by Wake: there's something that received hasn't looked at yet
+	news    atomic.Bool // set by Wake: there's something that receive hasn't looked at yet
 
 	// ended is the peer, once the world has reported that the connection ended. It's for
 	// callers that still ask for its Stats. Guarded by Streams.mu.

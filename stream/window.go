@@ -149,12 +149,12 @@ func (w *window) addUnacked(n int) {
 type laneRoute struct {
 	*window
 	settings *Window    // of the transfer
-	picked   *rpc.Actor // lane for the next send, set by open; nil if none accepts a part
+	picked   *rpc.Actor // lane for the next send, set by prepare; nil if none accepts a part
 }
 
-// open picks the lane for the next part. Among the lanes whose gate is open, it picks the one
+// prepare picks the lane for the next part. Among the lanes whose gate is open, it picks the one
 // with the fewest entries outstanding. It returns false if no gate is open.
-func (r *laneRoute) open() bool {
+func (r *laneRoute) prepare() bool {
 	lanes, gate := r.lanesFor(r.settings)
 	r.picked = nil
 	fewest := 0
@@ -168,7 +168,7 @@ func (r *laneRoute) open() bool {
 	return r.picked != nil
 }
 
-// send sends b on the lane that open has picked.
+// send sends b on the lane that prepare has picked.
 func (r *laneRoute) send(b *block, id uint64) error {
 	defer b.Free()
 	message := b.message(id)

@@ -85,7 +85,7 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 		c.peerNeedsResend = h.Resend || c.peerNeedsResend && c.store.Oldest == before
 	}
 	if h.Control {
-		c.control(body)
+		c.handleControl(body)
 		return
 	}
 	c.stats.Taken++
@@ -135,8 +135,8 @@ func (c *Conn) measure(v unackedChunk) {
 	}
 }
 
-// control handles a control message.
-func (c *Conn) control(body []byte) {
+// handleControl handles a control message.
+func (c *Conn) handleControl(body []byte) {
 	switch body[0] {
 	case controlKeepAlive:
 		c.stats.Taken++
