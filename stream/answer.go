@@ -25,23 +25,24 @@ type answer struct {
 	promised int64 // bytes of memory that the account has promised for the credit
 }
 
-// resume lets the sender continue at offset. For an array, offset is where the element with the
-// number index begins. hasAll means that the store has all of the content. The writer calls resume
+// resume lets the sender continue as reply says, of which the caller sets offset, index and hasAll:
+// for an array, offset is where the element with the number index begins. The writer calls resume
 // once.
-func (a *answer) resume(offset, index int64, hasAll bool) {
+func (a *answer) resume(reply accept) {
 	in := a.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.finished {
 		return
 	}
-	in.arrival.resume(offset)
-	in.arrival.checkStored(index)
+	in.arrival.resume(reply.offset)
+	in.arrival.checkStored(reply.index)
 	if in.finished { // because the store has more than the sender
 		return
 	}
-	a.resumed = in.header.progress(offset, index)
-	a.reply = &accept{id: in.header.id, offset: offset, index: index, hasAll: hasAll}
+	a.resumed = in.header.progress(reply.offset, reply.index)
+	reply.id = in.header.id
+	a.reply = &reply
 	in.peer.wake()
 }
 

@@ -196,10 +196,14 @@ func (a *Array[T]) check(size int) error {
 // Handle makes fn the handler for incoming transfers of the array. fn is called on the world's
 // goroutine. Handle panics if fn is nil, or if the array already has a handler.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
-	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
-		in.decode = a.decode
-		fn(&IncomingArray[T]{Incoming: Incoming{in}})
-	}}, fn == nil)
+	t := topic{kind: kindArray, shape: a.shape, fields: a.fields}
+	if fn != nil {
+		t.open = func(in *incoming) {
+			in.decode = a.decode
+			fn(&IncomingArray[T]{Incoming: Incoming{in}})
+		}
+	}
+	s.handle(a.name, t)
 }
 
 // fields describes the fields of an element. A sender whose elements have other fields is told

@@ -79,9 +79,11 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 // before a header has arrived, fn is not called, so code that waits for a transfer must also watch
 // [rpc.Conn.Done].
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
-	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
-		fn(&IncomingBlob{Incoming: Incoming{in}})
-	}}, fn == nil)
+	t := topic{kind: kindBlob}
+	if fn != nil {
+		t.open = func(in *incoming) { fn(&IncomingBlob{Incoming: Incoming{in}}) }
+	}
+	s.handle(b.name, t)
 }
 
 // An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and

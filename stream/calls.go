@@ -292,7 +292,7 @@ func (c *Calling) pumpGuarded() (done bool, err error) {
 	defer func() {
 		if !returned {
 			err = ErrPanicked
-			c.publish(int(c.Progress().Sent), false, err)
+			c.fail(err)
 		}
 	}()
 	function := func() string { return "Calls of " + c.name + ": an item's encoding, or the function of Wrap" }
@@ -318,6 +318,9 @@ func (c *Calling) publish(sent int, done bool, err error) {
 	}
 }
 
+// fail ends the Calling with an error. The items sent until then stay counted.
+func (c *Calling) fail(err error) { c.publish(int(c.Progress().Sent), false, err) }
+
 // hasEnded reports whether the Calling has ended, and therefore needs no more ticks.
 func (c *Calling) hasEnded() bool {
 	c.mu.Lock()
@@ -332,7 +335,7 @@ func (c *Calling) onOrphaned() {
 	if c.conn != nil {
 		cause = c.conn.Err()
 	}
-	c.publish(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
+	c.fail(fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
 // checkUsable returns an error if the Calling has been canceled, or if further calls wouldn't have

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -141,7 +142,7 @@ func (d *delivery) completeIfConsumed() {
 // pull waits for the next piece. The caller must pass it to markConsumed when it no longer needs
 // it. After the last piece, pull returns io.EOF, or the error of the transfer if it failed.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
-	if p, ok, err := d.tryPull(); ok || err != nil {
+	if p, err := d.tryPull(); err != errNoPiece {
 		return p, err
 	}
 	in := d.in
@@ -159,9 +160,9 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for {
-		p, ok, err := d.pop()
+		p, err := d.pop()
 		switch {
-		case ok || err != nil:
+		case err != errNoPiece:
 			return p, err
 		case ctx.Err() != nil:
 			return piece{}, context.Cause(ctx)
@@ -170,30 +171,33 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 }
 
-// tryPull is like pull, but returns false if it would have to wait.
-func (d *delivery) tryPull() (piece, bool, error) {
+// errNoPiece means that no piece is ready, but that there will be one, or an end.
+var errNoPiece = errors.New("stream: no piece is ready")
+
+// tryPull is like pull, but returns errNoPiece if it would have to wait.
+func (d *delivery) tryPull() (piece, error) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
 	return d.pop()
 }
 
-// pop takes the next piece, if there is one. The caller holds mu.
-func (d *delivery) pop() (piece, bool, error) {
+// pop is tryPull for a caller that holds mu.
+func (d *delivery) pop() (piece, error) {
 	d.in.markRead()
 	switch {
 	case d.in.finished && d.in.err != nil:
-		return piece{}, false, d.in.err
+		return piece{}, d.in.err
 	case len(d.pieces) > 0:
 		p := d.pieces[0]
 		d.pieces[0] = piece{}
 		d.pieces = d.pieces[1:]
 		d.in.arrival.changed.Signal()
-		return p, true, nil
+		return p, nil
 	case d.in.finished || d.verified:
 		// The transfer may not have finished yet, because a piece is still being consumed.
-		return piece{}, false, io.EOF
+		return piece{}, io.EOF
 	}
-	return piece{}, false, nil
+	return piece{}, errNoPiece
 }
 
 // markConsumed is called when the application has consumed p. This may give the sender more credit,
@@ -233,8 +237,8 @@ func (d *delivery) waitingUnits() (n int64) {
 // whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.onBatch != nil && !left {
-		p, ok, _ := d.tryPull()
-		if !ok {
+		p, err := d.tryPull()
+		if err != nil {
 			break
 		}
 		if !d.in.guard("OnBatch", func() { d.onBatch(p.batch) }) {

@@ -58,8 +58,8 @@ type Streams struct {
 
 // A topic describes a name that has a handler at this end.
 type topic struct {
-	kind   kind
-	open   func(*incoming) // gives a transfer to the handler
+	kind   kind            // zero in the zero topic, which no header has
+	open   func(*incoming) // gives a transfer to the handler; nil if there is none
 	shape  uint64          // shape of an array's elements, which headers must match
 	fields func() string   // describes an array's elements, for an error's text
 }
@@ -125,16 +125,30 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 		panic(fmt.Sprintf("stream: Peer(%v): the connection belongs to another world than these Streams; "+
 			"ask those that Install returned for its world", conn))
 	}
-	p := s.peer(conn, false)
+	p := s.peer(conn)
 	p.watch()
 	return p
 }
 
-// peer returns the peer of conn, and creates it on first use. joined means that the world
-// knows the connection and will report its end.
-func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
+// peer returns the peer of conn, and creates it on first use.
+func (s *Streams) peer(conn *rpc.Conn) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.peerLocked(conn)
+}
+
+// joinedPeer is peer for a caller who has learned of conn from the world. The world therefore knows
+// the connection and will report its end.
+func (s *Streams) joinedPeer(conn *rpc.Conn) *Peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peerLocked(conn)
+	p.joined = true
+	return p
+}
+
+// peerLocked is peer for a caller that holds mu.
+func (s *Streams) peerLocked(conn *rpc.Conn) *Peer {
 	if ended := sliceLinkOf(conn).ended; ended != nil {
 		return ended // the world has reported the end, and won't report it for a new peer
 	}
@@ -143,7 +157,6 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 		p = newPeer(s, conn)
 		s.peers[conn] = p
 	}
-	p.joined = p.joined || joined
 	return p
 }
 
@@ -182,7 +195,7 @@ func (s *Streams) remove(p *Peer) {
 
 // connected is called when a connection has joined. From then on, ticks include its peer.
 func (s *Streams) connected(conn *rpc.Conn) {
-	p := s.peer(conn, true)
+	p := s.joinedPeer(conn)
 	p.receiver.earlyShare = s.shareEarly()
 	p.account.SetTerms(s.config.terms(p.receiver.earlyShare))
 	s.joined = append(s.joined, p)
@@ -297,15 +310,15 @@ func (s *Streams) wake() {
 }
 
 // handle registers t as the topic with the given name. It panics if the name is empty or taken,
-// if s is nil, or if noFunc is set because the handler's function is nil.
-func (s *Streams) handle(name string, t topic, noFunc bool) {
+// if s is nil, or if t.open is nil because the handler has no function.
+func (s *Streams) handle(name string, t topic) {
 	of := header{kind: t.kind, topic: name}
 	switch {
 	case name == "":
 		panic("stream: Handle of a topic without a name; take what NewBlob or NewArray returned")
 	case s == nil:
 		panic(fmt.Sprintf("stream: Handle of %v: nil *Streams; give it what Install returned", &of))
-	case noFunc:
+	case t.open == nil:
 		panic(fmt.Sprintf("stream: Handle of %v: no function", &of))
 	}
 	s.mu.Lock()
@@ -316,12 +329,11 @@ func (s *Streams) handle(name string, t topic, noFunc bool) {
 	s.topics[name] = t
 }
 
-// topic returns the topic with the given name, and whether it has a handler.
-func (s *Streams) topic(name string) (t topic, handled bool) {
+// topic returns the topic with the given name, or the zero topic if it has no handler.
+func (s *Streams) topic(name string) topic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, handled = s.topics[name]
-	return t, handled
+	return s.topics[name]
 }
 
 // growTime returns the time within which half of the credit must be consumed for the credit to

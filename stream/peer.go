@@ -366,7 +366,7 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 // so that rpc calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
-		p := s.peer(a.Conn(), true)
+		p := s.joinedPeer(a.Conn())
 		p.control.pipe = a
 		p.call()
 		return p
@@ -381,7 +381,7 @@ func bindPipes(s *Streams) {
 	handle(pipe, sendDone, func(p *Peer, m done) { p.sender.onDone(m) })
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
-		p := s.peer(a.Conn(), true)
+		p := s.joinedPeer(a.Conn())
 		if len(p.window.lanes) < maxLanes { // we don't send on more lanes than that
 			p.window.lanes = append(p.window.lanes, a)
 			p.lanes.touched = true

@@ -89,7 +89,7 @@ func BenchmarkIdlePeers(b *testing.B) {
 				_, far := linktest.Pipe()
 				conn, err := world.Attach(plug{far})
 				require.NoError(b, err)
-				p := s.peer(conn, true)
+				p := s.joinedPeer(conn)
 				p.active, p.control.greeted = true, true
 				s.joined = append(s.joined, p)
 				one = p

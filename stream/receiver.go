@@ -170,8 +170,8 @@ func (r *receiver) expect(id uint64) *incoming {
 // open gives a transfer to the handler of its topic, or refuses it. If there's no memory for the
 // transfer now, it continues to wait.
 func (r *receiver) open(in *incoming) {
-	t, handled := r.peer.streams.topic(in.header.topic)
-	if err := r.refusal(in, t, handled); err != nil {
+	t := r.peer.streams.topic(in.header.topic)
+	if err := r.refusal(in, t); err != nil {
 		in.waitsForMemory = false
 		in.finish(err)
 		return
@@ -215,11 +215,11 @@ const memoryPause = 100 * time.Millisecond
 
 // refusal returns the error for refusing the transfer, or nil if the transfer may begin. It
 // doesn't check whether there's enough memory, which reserve does.
-func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
+func (r *receiver) refusal(in *incoming, t topic) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
 	switch {
-	case !handled || t.kind != h.kind:
+	case t.kind != h.kind: // or it has no handler
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
 	case !h.hash.ofTransfers():
 		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v",
@@ -408,28 +408,28 @@ func (r *receiver) expectEarly(id uint64) *incoming {
 
 // onEnd is called with the size and digest of a transfer, which follow its last part.
 func (r *receiver) onEnd(m end) {
-	if in := r.lookUp(m.id); in != nil {
-		r.peer.violateIf(in.arrival.onEnd(m))
-	}
+	r.dispatch(m.id, func(in *incoming) error { return in.arrival.onEnd(m) })
 }
 
 // onCancel is called when the sender cancels a transfer.
 func (r *receiver) onCancel(m stop) {
-	if in := r.lookUp(m.id); in != nil {
+	r.dispatch(m.id, func(in *incoming) error {
 		in.finish(peerFailure(m, bySender))
-	}
+		return nil
+	})
 }
 
-// lookUp returns the transfer that a control message is about, or nil if it has ended.
-func (r *receiver) lookUp(id uint64) *incoming {
+// dispatch calls apply with the transfer that one of the sender's messages is about, unless the
+// transfer has ended. An error of apply means that the sender broke the protocol.
+func (r *receiver) dispatch(id uint64, apply func(in *incoming) error) {
 	if in := r.find(id); in != nil && in.known {
-		return in
+		r.peer.violateIf(apply(in))
+		return
 	}
 	// The header is sent on the same pipe, in order, so it must have come first.
 	if id > r.lastHeader {
 		r.peer.violate("message about transfer %d before its header", id)
-		return nil
+		return
 	}
 	r.late++
-	return nil
 }

@@ -42,8 +42,8 @@ func (w *writer) run() {
 // was stored. After any other error, the content stays in the store, so that a later
 // transfer can resume.
 func (w *writer) receive() error {
-	to, done, err := w.prepare()
-	if err != nil || done {
+	to, err := w.prepare()
+	if err != nil || to == nil {
 		return err
 	}
 
@@ -190,40 +190,40 @@ func (w *writer) deliverElements(b *block) error {
 }
 
 // prepare looks for the content in the store. If all of it is there, prepare delivers it and
-// done is true. Otherwise it returns the body that the arriving content is written to. If the
+// returns nil. Otherwise it returns the body that the arriving content is written to. If the
 // transfer has to do without the store, that body only hashes the content.
-func (w *writer) prepare() (to *body, done bool, err error) {
+func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
-	to = &body{
+	to := &body{
 		hasher:   newHasher(w.in.header.hash, w.in.header.keyDigest()),
 		unstored: func() { w.in.peer.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
-		return to, false, nil
+		return to, nil
 	}
 
 	identity := w.in.peer.conn.Identity()
 	stored, err := w.replayContent(store, identity, key)
 	switch {
 	case stored:
-		return nil, true, err
+		return nil, err
 	case errors.Is(err, errNamedBlob):
 		to.unstored() // if we stored the array, it would replace the blob in the end
-		return to, false, nil
+		return to, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, false, storeError(err)
+		return nil, storeError(err)
 	}
 
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
 		to.unstored() // we can still receive it, but not resume it later
-		return to, false, nil
+		return to, nil
 	case err != nil:
-		return nil, false, storeError(err)
+		return nil, storeError(err)
 	}
 	to.part = part
-	return to, false, nil
+	return to, nil
 }
 
 // match checks whether stored content can be what the sender announces, and returns the
@@ -332,7 +332,7 @@ var errTakenOver = errors.New("nothing came from its connection any more, and an
 // resume tells the sender how much of the content is stored, and delivers the stored content.
 func (w *writer) resume(to *body) error {
 	if to.part == nil {
-		w.in.answer.resume(0, 0, false)
+		w.in.answer.resume(accept{})
 		return nil
 	}
 	offset, index, err := w.scan(to.part, to.part.Offset())
@@ -340,7 +340,7 @@ func (w *writer) resume(to *body) error {
 		return err
 	}
 	to.offset = offset
-	w.in.answer.resume(offset, index, false)
+	w.in.answer.resume(accept{offset: offset, index: index})
 	return w.replay(to.part, offset, to.hasher)
 }
 
@@ -368,7 +368,7 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 		return false, err
 	}
 	size := content.Size()
-	w.in.answer.resume(size, elements, true)
+	w.in.answer.resume(accept{offset: size, index: elements, hasAll: true})
 
 	// Hash it again, because a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.keyDigest())
