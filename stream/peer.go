@@ -328,7 +328,7 @@ func (p *Peer) hasNothingToDo() bool {
 func (p *Peer) currentStats() Stats {
 	return Stats{
 		Sending:       len(p.sender.sending),
-		Waiting:       len(p.sender.queue),
+		Waiting:       len(p.sender.queue.waiting),
 		Receiving:     len(p.receiver.receiving),
 		BytesSent:     p.sender.bytes,
 		BytesReceived: p.receiver.bytes,

@@ -113,7 +113,7 @@ func (e *end1) leftovers() (all []string) {
 	p.live.mu.Lock()
 	count("live", int64(len(p.live.transfers)))
 	p.live.mu.Unlock()
-	count("queue", int64(len(p.sender.queue)+len(p.sender.sending)+len(p.receiver.receiving)))
+	count("queue", int64(len(p.sender.queue.waiting)+len(p.sender.sending)+len(p.receiver.receiving)))
 	count("stock of the connection", p.stocked.Bytes())
 	count("lanes hold", int64(p.window.unackedBytes))
 	count("ahead", p.receiver.early)

@@ -18,12 +18,9 @@ import (
 type sender struct {
 	peer *Peer
 
-	mu       sync.Mutex  // guards starting
-	starting []*Transfer // added by Start; moved to queue by the next tick
+	queue startQueue // transfers that wait for a place at the peer
 
 	// Used by the world's goroutine only.
-	queue   []*Transfer // transfers that wait for a place at the peer, in the order of Start
-	passed  int         // number of transfers that have begun since queue[0] became the first
 	sending []*Transfer // by id; each from its header until the receiver's done or reject
 	lastID  uint64      // id of the newest header
 	shares  shares      // decides which of sending is next
@@ -72,9 +69,7 @@ func (s *sender) start(t *Transfer) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.starting = append(s.starting, t)
+	s.queue.add(t)
 	if n <= readAtOnce { // otherwise begin starts the reader
 		t.reader.start()
 	}
@@ -86,32 +81,15 @@ func (s *sender) start(t *Transfer) error {
 const readAtOnce = 4
 
 // collect moves new transfers to the queue, and removes canceled ones from it.
-func (s *sender) collect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue = append(s.queue, s.starting...)
-	clear(s.starting)
-	s.starting = s.starting[:0]
-	s.queue = slices.DeleteFunc(s.queue, func(t *Transfer) bool {
-		finished := t.isFinished()
-		if finished {
-			s.peer.live.remove(t)
-		}
-		return finished
-	})
-}
+func (s *sender) collect() { s.queue.collect(func(t *Transfer) { s.peer.live.remove(t) }) }
 
 // idle reports whether there is no transfer to the peer.
-func (s *sender) idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.starting)+len(s.queue)+len(s.sending) == 0
-}
+func (s *sender) idle() bool { return len(s.sending) == 0 && s.queue.empty() }
 
 // end removes all transfers. It's called at the end of the connection, when they have failed.
 func (s *sender) end() {
 	s.collect()
-	s.queue, s.sending = nil, nil
+	s.queue.waiting, s.sending = nil, nil
 }
 
 // sendControl sends the first message that is due, or removes a transfer that is over. It reports
@@ -133,52 +111,16 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// maxPassed is the maximum number of heavier transfers that may begin ahead of the transfer that
-// has waited longest.
-const maxPassed = 7
-
-// next returns the index in queue of the transfer that begins next, or -1 if none may begin now.
-// It picks the heaviest transfer, or the first of several that are equally heavy. Once maxPassed
-// transfers have overtaken the first in the queue, it picks that one, whatever its weight.
-//
-// It keeps no place free for heavier transfers that may follow. A game may need as many transfers
-// at once as the peer accepts, because they depend on each other.
-func (s *sender) next() int {
-	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
-		return -1
-	}
-	if s.passed >= maxPassed {
-		return 0
-	}
-	heaviest := 0
-	for i, t := range s.queue {
-		if t.share.weight.Load() > s.queue[heaviest].share.weight.Load() {
-			heaviest = i
-		}
-	}
-	return heaviest
-}
-
-// dequeue takes the transfer with index i out of the queue.
-func (s *sender) dequeue(i int) *Transfer {
-	t := s.queue[i]
-	s.queue = slices.Delete(s.queue, i, i+1)
-	if i == 0 {
-		s.passed = 0
-	} else {
-		s.passed++
-	}
-	return t
-}
-
 // begin sends the header of the next transfer, if the peer accepts one more. It reports whether
 // it has taken a transfer out of the queue.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
-	i := s.next()
-	if i < 0 {
+	if len(s.sending) >= s.atOnce {
 		return false, nil
 	}
-	t := s.dequeue(i)
+	t := s.queue.take()
+	if t == nil {
+		return false, nil
+	}
 
 	// A transfer whose parts don't fit into a lane's reliable buffer fails right here. All
 	// reliable buffers have the same size, so we can ask the pipe's.
@@ -306,6 +248,88 @@ func (s *sender) onAccept(m accept) {
 func (s *sender) onGrant(m grant) { s.dispatch(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)   { s.dispatch(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m stop) { s.dispatch(m.id, func(t *Transfer) error { return t.onReject(m) }) }
+
+// # Queue
+
+// A startQueue holds the transfers to a peer that wait for a place there. Start adds to it on any
+// goroutine. Everything else happens on the world's goroutine.
+type startQueue struct {
+	mu       sync.Mutex  // guards starting
+	starting []*Transfer // added by Start; moved to waiting by the next tick
+
+	// Used by the world's goroutine only.
+	waiting []*Transfer // in the order of Start
+	passed  int         // number of transfers taken since waiting[0] became the first
+}
+
+// add adds a transfer. It is safe for concurrent use.
+func (q *startQueue) add(t *Transfer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.starting = append(q.starting, t)
+}
+
+// collect takes in what was added, and calls removed for each transfer that it removes because it
+// has ended.
+func (q *startQueue) collect(removed func(t *Transfer)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, q.starting...)
+	clear(q.starting)
+	q.starting = q.starting[:0]
+	q.waiting = slices.DeleteFunc(q.waiting, func(t *Transfer) bool {
+		finished := t.isFinished()
+		if finished {
+			removed(t)
+		}
+		return finished
+	})
+}
+
+func (q *startQueue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.starting)+len(q.waiting) == 0
+}
+
+// take removes and returns the transfer that begins next, or returns nil if none waits.
+func (q *startQueue) take() *Transfer {
+	if len(q.waiting) == 0 {
+		return nil
+	}
+	i := q.next()
+	t := q.waiting[i]
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	if i == 0 {
+		q.passed = 0
+	} else {
+		q.passed++
+	}
+	return t
+}
+
+// maxPassed is the maximum number of heavier transfers that may begin ahead of the transfer that
+// has waited longest.
+const maxPassed = 7
+
+// next returns the index in waiting of the transfer that begins next. It picks the heaviest
+// transfer, or the first of several that are equally heavy. Once maxPassed transfers have overtaken
+// the first in the queue, it picks that one, whatever its weight.
+//
+// It keeps no place free for heavier transfers that may follow. A game may need as many transfers
+// at once as the peer accepts, because they depend on each other.
+func (q *startQueue) next() int {
+	if q.passed >= maxPassed {
+		return 0
+	}
+	heaviest := 0
+	for i, t := range q.waiting {
+		if t.share.weight.Load() > q.waiting[heaviest].share.weight.Load() {
+			heaviest = i
+		}
+	}
+	return heaviest
+}
 
 // # Shares
 
