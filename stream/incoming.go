@@ -191,7 +191,7 @@ func (in *incoming) finishLocked(err error) {
 		return
 	}
 	in.finished = true
-	in.peer.noteEnd(&in.peer.received, err)
+	in.peer.counts.noteEnd(&in.peer.counts.received, err)
 	if err != nil {
 		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
 		in.delivery.speed = speed{}

@@ -24,7 +24,6 @@ import (
 type Streams struct {
 	world  *rpc.World
 	config Config
-	clock  func() time.Time // measures how long a tick takes; time.Now, except in tests
 
 	// Shared by all transfers. Safe for concurrent use.
 	memory  *budget.Pool  // for content that peers make us hold
@@ -43,12 +42,10 @@ type Streams struct {
 	peers  map[*rpc.Conn]*Peer // peers of connections whose end the world has not reported yet
 
 	// The schedule of ticks. Used by the world's goroutine only.
-	joined   []*Peer       // peers whose connections have joined
-	due      []*Peer       // peers in joined that the next tick includes, in their order
-	checked  time.Time     // when a tick last looked for overdue peers
-	lastTick time.Time     // start of the last tick
-	tickEnds time.Time     // when that tick must end; zero if it has found nothing to do so far
-	interval time.Duration // time between ticks, for growTime and the queues of routes
+	joined  []*Peer   // peers whose connections have joined
+	due     []*Peer   // peers in joined that the next tick includes, in their order
+	checked time.Time // when a tick last looked for overdue peers
+	clock   tickClock
 
 	// Shortages of memory. Used by the world's goroutine only.
 	reclaim reclaimer
@@ -80,7 +77,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		stock:  budget.NewStock(config.maxMemory()/stockShare, minStock),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
-		clock:  time.Now,
+		clock:  tickClock{now: time.Now},
 		turns:  crew.NewTurns(max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 	s.reclaim.streams = s
@@ -228,28 +225,13 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 // tick is called in every Flush of the world.
 func (s *Streams) tick(now time.Time) {
 	s.tickAsked.Store(false)
-
-	// The interval follows the regular ticks of a loop. In a world that waits for events, ticks
-	// may be far apart when there is nothing to do, so a single pause can't more than double the
-	// interval.
-	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
-	s.lastTick = now
+	s.clock.begin(now)
 	s.tickPeers(now)
 }
-
-const (
-	// A tick may spend an eighth of the time between two ticks on all peers together.
-	tickShare = 8
-	// minTick is the minimum time that a tick may spend. In a busy world that waits for events,
-	// ticks follow each other closely, so minTick is also the maximum there. It's short because a
-	// call that arrives in the meantime has to wait.
-	minTick = time.Millisecond
-)
 
 // tickPeers ticks the peers that have something to do until the tick has used up its time. The
 // next tick continues with the peer after the last one.
 func (s *Streams) tickPeers(now time.Time) {
-	s.tickEnds = time.Time{}
 	s.callers.Take(s.schedule)
 	s.scheduleOverdue(now)
 
@@ -260,7 +242,7 @@ func (s *Streams) tickPeers(now time.Time) {
 		ticked++
 		p.scheduled = false
 		p.tick(now)
-		if !p.wasIdle && s.timeUp() { // the time is only measured if a peer had something to do
+		if !p.wasIdle && s.clock.timeUp() { // the time is only measured if a peer had something to do
 			s.wake()
 			return
 		}
@@ -289,17 +271,6 @@ func (s *Streams) schedule(p *Peer) {
 		s.due = append(s.due, p)
 	}
 }
-
-// startClock starts measuring the time that this tick takes, when it's first called in the tick.
-// In most ticks of a game, no peer has anything to do, and we needn't read the clock.
-func (s *Streams) startClock() {
-	if s.tickEnds.IsZero() {
-		s.tickEnds = s.clock().Add(max(minTick, s.interval/tickShare))
-	}
-}
-
-// timeUp reports whether this tick has used up its time for transfers.
-func (s *Streams) timeUp() bool { return s.clock().After(s.tickEnds) }
 
 // wake makes a world that waits for events tick. Only the first call before a tick costs
 // anything.
@@ -341,5 +312,44 @@ func (s *Streams) topic(name string) topic {
 // a lossy path, where content waits for a lost part that precedes it, and that part may be lost
 // again.
 func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
-	return 2 * max(conn.RTT(), s.interval)
+	return 2 * max(conn.RTT(), s.clock.interval)
 }
+
+const (
+	// A tick may spend an eighth of the time between two ticks on all peers together.
+	tickShare = 8
+	// minTick is the minimum time that a tick may spend. In a busy world that waits for events,
+	// ticks follow each other closely, so minTick is also the maximum there. It's short because a
+	// call that arrives in the meantime has to wait.
+	minTick = time.Millisecond
+)
+
+// A tickClock measures the time between ticks, and how much of it a tick takes. It is used by the
+// world's goroutine only.
+type tickClock struct {
+	now      func() time.Time // time.Now, except in tests
+	lastTick time.Time        // start of the last tick
+	interval time.Duration    // time between ticks, for growTime and the queues of routes
+	ends     time.Time        // when the tick must end; zero if it has found nothing to do so far
+}
+
+// begin is called at the start of each tick.
+//
+// The interval follows the regular ticks of a loop. In a world that waits for events, ticks may be
+// far apart when there is nothing to do, so a single pause can't more than double the interval.
+func (c *tickClock) begin(now time.Time) {
+	c.interval = min(now.Sub(c.lastTick), max(2*c.interval, 5*time.Millisecond), time.Second)
+	c.lastTick = now
+	c.ends = time.Time{}
+}
+
+// start starts measuring the time that this tick takes, when it's first called in the tick. In most
+// ticks of a game, no peer has anything to do, and we needn't read the clock.
+func (c *tickClock) start() {
+	if c.ends.IsZero() {
+		c.ends = c.now().Add(max(minTick, c.interval/tickShare))
+	}
+}
+
+// timeUp reports whether this tick has used up its time for transfers.
+func (c *tickClock) timeUp() bool { return c.now().After(c.ends) }

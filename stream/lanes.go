@@ -90,7 +90,7 @@ func (l *lanes) widen(t *Transfer) error {
 		return l.ask(w.Lanes)
 	}
 
-	now := l.peer.streams.lastTick
+	now := l.peer.streams.clock.lastTick
 	window := l.peer.window
 	limit := min(len(window.lanes)+lanesFilledBy(t.unsentBytes()), maxLanes)
 	someAreOpening := len(window.lanes) < l.asked
@@ -114,7 +114,7 @@ func (l *lanes) ask(n int) error {
 	}
 	if l.isServer() {
 		l.asked = n
-		return l.open(l.peer.streams.lastTick)
+		return l.open(l.peer.streams.clock.lastTick)
 	}
 
 	// Until the server has closed the lanes that we've released, it counts them as open. Wait for

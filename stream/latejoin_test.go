@@ -89,7 +89,7 @@ func TestTicksThatEndEarlyGoOn(t *testing.T) {
 	overLate(t, 8, Config{}, func(l *late) {
 		now := time.Now()
 		l.do(l.server.world, func() {
-			l.server.streams.clock = func() time.Time { now = now.Add(time.Second); return now }
+			l.server.streams.clock.now = func() time.Time { now = now.Add(time.Second); return now }
 		})
 		l.rush(content(300_000))
 	})

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,13 +24,7 @@ type Peer struct {
 	account *budget.Account      // charged for what the peer makes us hold
 	stocked *budget.StockAccount // charged for what we have read for the peer
 
-	// Counts for Stats. Safe for concurrent use.
-	sent     atomic.Uint64 // outgoing transfers that the peer consumed
-	received atomic.Uint64 // incoming transfers that we consumed
-	failed   atomic.Uint64 // transfers that ended in any other way
-	unstored atomic.Uint64 // incoming transfers with a key that go on without the store
-	mu       sync.Mutex    // guards stats
-	stats    Stats         // the other counts, as of the last tick
+	counts peerCounts // for Stats; safe for concurrent use
 
 	// The two directions. Used by the world's goroutine only, except where sender says
 	// otherwise.
@@ -176,12 +169,12 @@ func (p *Peer) tick(now time.Time) {
 	if p.wasIdle {
 		return
 	}
-	p.streams.startClock()
+	p.streams.clock.start()
 
 	// Let the queues hold as much as is sent in two ticks. With less, the path would idle
 	// whenever the next tick is late.
-	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
-	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
+	p.window.queue = max(defaultQueueTime, 2*p.streams.clock.interval)
+	p.slices.queue = max(sliceQueueTime, 2*p.streams.clock.interval)
 	p.window.update()
 
 	// Take in what has arrived as slices. Parts on lanes have been handled by bindPipes already.
@@ -190,7 +183,7 @@ func (p *Peer) tick(now time.Time) {
 	p.receiver.deliver()
 	p.sender.collect()
 
-	defer p.updateStats()
+	defer p.updateCounts()
 	if p.control.open() {
 		p.failIf(p.send(now))
 	}
@@ -263,7 +256,7 @@ func (p *Peer) end(cause error) {
 	p.account.Close()
 	p.stocked.Close()
 	p.window.lanes = nil
-	p.updateStats()
+	p.updateCounts()
 	tellEnds(received)
 }
 
@@ -287,11 +280,8 @@ func (p *Peer) orphaned(cause error) {
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
 // as failed.
 func (p *Peer) Stats() Stats {
-	s := p.lastStats()
+	s := p.counts.stats()
 	chunks := p.slices.stats()
-	s.Sent = p.sent.Load()
-	s.Received = p.received.Load()
-	s.Failed = p.failed.Load()
 	s.Slices = chunks.Slices
 	s.SlicesSealed = chunks.Fated
 	s.SlicesResent = chunks.Resent
@@ -301,27 +291,12 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// lastStats returns the counts as of the last tick.
-func (p *Peer) lastStats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stats
-}
-
-// updateStats stores the counts of this tick for Stats.
-func (p *Peer) updateStats() {
-	now := p.currentStats()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stats = now
-}
-
 // hasNothingToDo reports whether a tick would find nothing to do. This is the case in most ticks
 // of a game.
 func (p *Peer) hasNothingToDo() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
 	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.news.Load()
-	return p.control.greeted && noTransfers && nothingToHandle && p.lastStats() == p.currentStats()
+	return p.control.greeted && noTransfers && nothingToHandle && p.counts.lastTick() == p.currentStats()
 }
 
 // currentStats returns the counts as of now, except for the counts that Stats adds.
@@ -337,19 +312,12 @@ func (p *Peer) currentStats() Stats {
 		Slots:         p.window.slots,
 		Late:          p.sender.late + p.receiver.late,
 		Evicted:       p.receiver.evicted,
-		Unstored:      p.unstored.Load(),
+		Unstored:      p.counts.unstored.Load(),
 	}
 }
 
-// noteEnd counts a transfer that has ended: in completed if err is nil, and otherwise as
-// failed.
-func (p *Peer) noteEnd(completed *atomic.Uint64, err error) {
-	if err != nil {
-		p.failed.Add(1)
-		return
-	}
-	completed.Add(1)
-}
+// updateCounts stores the counts of this tick for Stats.
+func (p *Peer) updateCounts() { p.counts.update(p.currentStats()) }
 
 // handle makes fn the handler of a message at both ends. The message has two RPCs, one for each
 // direction.

@@ -42,7 +42,7 @@ type receiver struct {
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
-		left = in.delivery.tick(r.peer.streams.timeUp) || left
+		left = in.delivery.tick(r.peer.streams.clock.timeUp) || left
 	}
 	if left {
 		r.peer.wake()

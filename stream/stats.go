@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/quivernet/quiver/internal/statnet"
 )
@@ -77,4 +79,49 @@ func (s Stats) String() string {
 		"evicted "+statnet.Count(s.Evicted),
 		"not stored "+statnet.Count(s.Unstored))
 	return t.String()
+}
+
+// peerCounts holds what [Peer.Stats] returns, except for the counts of slices. It is safe for
+// concurrent use.
+type peerCounts struct {
+	sent     atomic.Uint64 // outgoing transfers that the peer consumed
+	received atomic.Uint64 // incoming transfers that we consumed
+	failed   atomic.Uint64 // transfers that ended in any other way
+	unstored atomic.Uint64 // incoming transfers with a key that go on without the store
+
+	mu    sync.Mutex // guards other
+	other Stats      // the other counts, as of the last tick
+}
+
+// noteEnd counts a transfer that has ended: in completed, which is sent or received, if err is nil,
+// and otherwise as failed.
+func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
+	if err != nil {
+		c.failed.Add(1)
+		return
+	}
+	completed.Add(1)
+}
+
+// update stores the counts of a tick.
+func (c *peerCounts) update(now Stats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.other = now
+}
+
+// lastTick returns the counts that the last tick has stored.
+func (c *peerCounts) lastTick() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.other
+}
+
+// stats returns lastTick with the current counts of transfers that have ended.
+func (c *peerCounts) stats() Stats {
+	s := c.lastTick()
+	s.Sent = c.sent.Load()
+	s.Received = c.received.Load()
+	s.Failed = c.failed.Load()
+	return s
 }

@@ -162,7 +162,7 @@ func (t *Transfer) finish(err error) {
 		err = ending(err, bySender, t.peer.conn, &t.header, s.progress)
 	}
 	s.end(err)
-	t.peer.noteEnd(&t.peer.sent, err)
+	t.peer.counts.noteEnd(&t.peer.counts.sent, err)
 	t.reader.stop()
 	t.reader.whenUnused(func() { close(t.done) })
 }

@@ -196,7 +196,7 @@ func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	to := &body{
 		hasher:   newHasher(w.in.header.hash, w.in.header.keyDigest()),
-		unstored: func() { w.in.peer.unstored.Add(1) },
+		unstored: func() { w.in.peer.counts.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
 		return to, nil
