@@ -44,23 +44,23 @@ func (s *folderSizes) invalidate(folder string) {
 	s.stale[folder] = true
 }
 
-// bytesExcept returns the number of bytes in all folders except own.
-func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
-	// own is never measured here, since the caller looks at each of its files anyway.
+// refresh measures the folders whose sizes can no longer be trusted, except own.
+func (s *folderSizes) refresh(own string) error {
 	if time.Since(s.listed) < listValid {
-		err = s.refreshStale(own)
-	} else {
-		err = s.refreshAll(own)
+		return s.refreshStale(own)
 	}
-	if err != nil {
-		return 0, err
-	}
+	return s.refreshAll(own)
+}
+
+// bytesExcept returns the number of bytes in all folders except own, as of the last refresh. own is
+// never measured here, since the caller looks at each of its files anyway.
+func (s *folderSizes) bytesExcept(own string) (bytes int64) {
 	for folder, size := range s.known {
 		if folder != own {
 			bytes += size.bytes
 		}
 	}
-	return bytes, nil
+	return bytes
 }
 
 // refreshStale measures the folders that this process has changed, except own.
@@ -69,12 +69,8 @@ func (s *folderSizes) refreshStale(own string) error {
 		if folder == own {
 			continue
 		}
-		size, ok, err := s.measure(folder)
-		if err != nil {
+		if err := s.measure(folder, s.known); err != nil {
 			return err
-		}
-		if ok {
-			s.known[folder] = size
 		}
 		delete(s.stale, folder)
 	}
@@ -95,12 +91,8 @@ func (s *folderSizes) refreshAll(own string) error {
 		if folder == own || !isOurs {
 			continue
 		}
-		size, ok, err := s.measure(folder)
-		if err != nil {
+		if err := s.measure(folder, known); err != nil {
 			return err
-		}
-		if ok {
-			known[folder] = size
 		}
 	}
 	s.known = known
@@ -109,22 +101,28 @@ func (s *folderSizes) refreshAll(own string) error {
 	return nil
 }
 
-// measure returns the size of a folder. ok is false if the folder doesn't exist.
-func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err error) {
+// measure stores the size of a folder in sizes, if the folder exists. It looks at the folder's
+// files unless their size in known can still be trusted.
+func (s *folderSizes) measure(folder string, sizes map[string]folderSize) error {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {
-		return folderSize{}, false, ignoreMissing(err)
+		return ignoreMissing(err)
 	}
 	now := time.Now()
-	size, ok = s.known[folder]
+	size, ok := s.known[folder]
 	if ok && size.modified.Equal(info.ModTime()) && now.Sub(size.measured) < measureValid {
-		return size, true, nil
+		sizes[folder] = size
+		return nil
 	}
-	size = folderSize{modified: info.ModTime(), measured: now}
 	// The walk also removes expired parts, and the folder itself if it's empty.
 	files, err := s.walk(folder)
+	if err != nil {
+		return err
+	}
+	size = folderSize{modified: info.ModTime(), measured: now}
 	for _, f := range files {
 		size.bytes += f.size
 	}
-	return size, err == nil, err
+	sizes[folder] = size
+	return nil
 }

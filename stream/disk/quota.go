@@ -57,10 +57,10 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	folder := filepath.Dir(p.path)
-	others, err := s.sizes.bytesExcept(folder)
-	if err != nil {
+	if err := s.sizes.refresh(folder); err != nil {
 		return err
 	}
+	others := s.sizes.bytesExcept(folder)
 	s.sizes.invalidate(folder)
 	files, err := s.walkFolder(folder)
 	if err != nil {
@@ -231,16 +231,15 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 		_ = os.Remove(path) // part.create makes it again
 	}
 	for _, e := range entries {
-		if f, ok := s.examine(path, e); ok {
+		if f, ok := s.describe(path, e); ok && !f.expire(s.PartExpiry) {
 			files = append(files, f)
 		}
 	}
 	return files, nil
 }
 
-// examine describes an entry of an identity's folder. ok is false if the entry doesn't count:
-// either it isn't a file of the store, or it is an expired part, which examine removes.
-func (s *Store) examine(folder string, e fs.DirEntry) (f storedFile, ok bool) {
+// describe describes an entry of an identity's folder. ok is false if it isn't a file of the store.
+func (s *Store) describe(folder string, e fs.DirEntry) (f storedFile, ok bool) {
 	f = storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
 	isPart := strings.HasSuffix(e.Name(), partSuffix)
@@ -254,11 +253,14 @@ func (s *Store) examine(folder string, e fs.DirEntry) (f storedFile, ok bool) {
 		f.open = true
 		f.size = max(f.size, p.reserved)
 	}
-	abandoned := !f.blob && !f.open && expired(time.Since(f.used), s.PartExpiry)
-	if abandoned && removeUnlocked(f.path) == nil { // another process may be writing it
-		return f, false
-	}
 	return f, true
+}
+
+// expire removes the file if it's a part that was unused for longer than expiry, and reports
+// whether it has. It leaves parts that are open, perhaps in another process.
+func (f storedFile) expire(expiry time.Duration) (removed bool) {
+	abandoned := !f.blob && !f.open && expired(time.Since(f.used), expiry)
+	return abandoned && removeUnlocked(f.path) == nil
 }
 
 // removeUnlocked removes a part, unless a process has it open and therefore holds its lock.
