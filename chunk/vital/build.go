@@ -37,10 +37,9 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 
 // ready reports whether a packet with chunks, an acknowledgement or a request is due.
 func (c *Conn) ready() bool {
-	chunksDue := c.due > 0 || c.queue.Len() > 0 && c.expired(c.lastSent, c.cfg.FlushAfter)
-	resendDue := c.resendNext < c.resendEnd
+	chunksDue := c.queue.due > 0 || c.queue.chunks.Len() > 0 && c.expired(c.lastSent, c.cfg.FlushAfter)
 	ackDue := !c.ackAt.IsZero() && !c.now.Before(c.ackAt)
-	return chunksDue || resendDue || ackDue || c.requestDue()
+	return chunksDue || c.store.mustResend() || ackDue || c.requestDue()
 }
 
 // requestDue reports whether the next packet must ask the peer for a resend.
@@ -132,16 +131,17 @@ func (p *packing) add(h Header, data []byte) bool {
 
 // packResends adds the chunks that must be resent. It returns false if not all of them fit.
 func (c *Conn) packResends(p *packing) bool {
-	for ; c.resendNext < c.resendEnd; c.resendNext++ {
-		if c.addVital(p, c.resendNext, Vital|Resend) {
+	s := &c.store
+	for ; s.mustResend(); s.resendNext++ {
+		if c.addVital(p, s.resendNext, Vital|Resend) {
 			c.stats.Resent++
 			continue
 		}
 		if p.chunks == 0 {
 			// The chunk does not fit by itself. It waits for the resend timer.
 			c.stats.TooBig++
-			c.markSent(c.resendNext)
-			c.resendNext = c.resendEnd
+			s.markSent(s.resendNext, c.now)
+			s.resendNext = s.resendEnd
 		}
 		return false
 	}
@@ -150,8 +150,8 @@ func (c *Conn) packResends(p *packing) bool {
 
 // packQueue moves chunks from the head of the queue to the packet for as long as they fit.
 func (c *Conn) packQueue(p *packing) {
-	for c.queue.Len() > 0 {
-		next := c.queue.At(c.queue.Oldest)
+	for c.queue.chunks.Len() > 0 {
+		next := c.queue.chunks.At(c.queue.chunks.Oldest)
 		if c.addQueued(p, next) {
 			c.stats.Chunks++
 			c.dequeue()
@@ -164,8 +164,8 @@ func (c *Conn) packQueue(p *packing) {
 		// The chunk does not fit by itself. A vital one waits for a larger packet.
 		c.stats.TooBig++
 		if next.flags == Vital {
-			c.markSent(c.sendNext)
-			c.due = 0
+			c.store.markSent(c.store.sendNext, c.now)
+			c.queue.due = 0
 			return
 		}
 		c.dequeue()
@@ -176,39 +176,26 @@ func (c *Conn) packQueue(p *packing) {
 // chunk does not fit.
 func (c *Conn) addQueued(p *packing, next *queuedChunk) bool {
 	if next.flags == Vital {
-		return c.addVital(p, c.sendNext, Vital)
+		return c.addVital(p, c.store.sendNext, Vital)
 	}
-	return p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
+	return p.add(Header{Sequence: -1}, c.queue.data.bytes(next.span))
 }
 
 // dequeue removes the head of the queue, because it was sent or is being dropped.
 func (c *Conn) dequeue() {
-	next := c.queue.Take()
-	c.due = max(0, c.due-1)
-	if next.flags == Vital {
-		c.sendNext++
-	} else {
-		c.queueData.free(next.span)
+	if c.queue.take().flags == Vital {
+		c.store.sendNext++
 	}
 }
 
 // addVital adds to the packet the vital chunk with the given sequence number. It returns false if
 // the chunk does not fit.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
-	v := c.store.At(sequence)
-	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.storeData.bytes(v.span)) {
+	v := c.store.chunks.At(sequence)
+	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.store.data.bytes(v.span)) {
 		return false
 	}
 	v.resent = flags&Resend != 0
-	c.markSent(sequence)
+	c.store.markSent(sequence, c.now)
 	return true
-}
-
-// markSent records that a vital chunk is sent now, or would be if it were not too large.
-func (c *Conn) markSent(sequence uint64) {
-	r := c.store.At(sequence)
-	r.last = c.now
-	if r.first.IsZero() {
-		r.first = c.now
-	}
 }

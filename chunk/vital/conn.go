@@ -1,10 +1,6 @@
 package vital
 
-import (
-	"time"
-
-	"github.com/quivernet/quiver/internal/recovery"
-)
+import "time"
 
 // A Conn is one end of a connection. It resends our vital chunks until the peer acknowledges
 // them, and delivers the peer's exactly once and in order. Everything else is best effort.
@@ -23,31 +19,15 @@ type Conn struct {
 	now   time.Time // latest time passed to a method
 	err   error     // why the connection ended; nil while it's open
 
-	// Sequence numbers of vital chunks. They start at 1, and they don't wrap here although
-	// only their low 10 bits are sent.
-	sendNext    uint64 // next one to send for the first time
-	received    uint64 // we have accepted all chunks up to this one
-	largestSeen uint64 // largest to arrive, whether we accepted it or not
-
 	// Sending.
-	store      recovery.Ring[unackedChunk] // vital chunks not yet acknowledged, by sequence
-	storeData  ring
-	queue      recovery.Ring[queuedChunk] // chunks that have never been sent
-	queueData  ring                       // data of those that aren't vital
-	due        int                        // chunks at the head of queue to send right away
-	tail       tail
-	resendNext uint64        // resend vital chunks in the range [resendNext, resendEnd)
-	resendEnd  uint64        // equal to resendNext if there's nothing to resend
-	rtt        time.Duration // smoothed, without chunks sent more than once; 0 if unknown
+	store store         // vital chunks not yet acknowledged
+	queue queue         // chunks that have never been sent
+	rtt   time.Duration // smoothed, without chunks sent more than once; 0 if unknown
 
-	// Receiving.
-	inbox     recovery.Ring[queuedChunk] // chunks waiting for Next
-	inboxData ring
-	returned  span // data last returned by Next, which the next call frees
-
-	// inboxFull is set when we drop a vital chunk because there's no room for it. We don't ask
-	// for resends until Next has made room.
-	inboxFull bool
+	// Receiving. Sequence numbers are as in store.
+	inbox       inbox  // chunks waiting for Next
+	received    uint64 // we have accepted all vital chunks up to this one
+	largestSeen uint64 // largest to arrive, whether we accepted it or not
 
 	// Timers.
 	lastReceived time.Time // when we last accepted a packet
@@ -69,28 +49,6 @@ type Conn struct {
 	scratch []byte
 }
 
-// An unackedChunk is a vital chunk that the peer hasn't acknowledged. Its data is in
-// Conn.storeData.
-type unackedChunk struct {
-	span
-	first, last time.Time // when it was first and last sent; zero if never
-	resent      bool      // sent more than once
-}
-
-// A queuedChunk is a chunk waiting to be sent for the first time, or waiting for Next. If it's
-// vital and waiting to be sent, it shares its data with an unackedChunk.
-type queuedChunk struct {
-	span
-	flags    Flags
-	sequence int // only set in the inbox
-}
-
-// A tail is the size so far of the packet that the newest chunks in the queue will go into. When
-// that packet is full, Send makes its chunks due.
-type tail struct {
-	bytes, chunks int
-}
-
 // NewConn returns one end of a connection whose other end already exists. (The handshake is up
 // to the caller.) If cfg is invalid, NewConn returns the error from Config.Validate.
 func NewConn(now time.Time, cfg Config) (*Conn, error) {
@@ -98,22 +56,16 @@ func NewConn(now time.Time, cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	cfg = cfg.effective()
-	c := &Conn{
+	return &Conn{
 		cfg:          cfg,
 		now:          now,
 		lastReceived: now,
 		lastSent:     now,
-		sendNext:     1,
-		resendNext:   1,
-		resendEnd:    1,
-		storeData:    ring{limit: cfg.StoreBytes},
-		queueData:    ring{limit: cfg.QueueBytes},
-		inboxData:    ring{limit: cfg.ReceiveBytes},
+		store:        newStore(cfg.StoreBytes),
+		queue:        queue{data: ring{limit: cfg.QueueBytes}},
+		inbox:        inbox{data: ring{limit: cfg.ReceiveBytes}},
 		scratch:      make([]byte, 0, maxPacket),
-	}
-	c.store.Oldest = 1
-	c.store.Next = 1
-	return c, nil
+	}, nil
 }
 
 // Err returns the reason the connection ended: ErrTimeout, ErrNotAcked or a *CloseError. It
@@ -129,10 +81,10 @@ func (c *Conn) Stats() Stats {
 
 // Outstanding returns the number of vital chunks that the peer hasn't acknowledged yet. Chunks
 // that are still waiting to be sent count too.
-func (c *Conn) Outstanding() int { return c.store.Len() }
+func (c *Conn) Outstanding() int { return c.store.chunks.Len() }
 
 // Queued returns the number of chunks, vital or not, that have never been sent.
-func (c *Conn) Queued() int { return c.queue.Len() }
+func (c *Conn) Queued() int { return c.queue.chunks.Len() }
 
 // advanceClock sets the current time to now, unless that would turn it back.
 func (c *Conn) advanceClock(now time.Time) {
@@ -151,7 +103,7 @@ func (c *Conn) requestInterval() time.Duration { return max(minRequest, c.rtt+c.
 
 // hasGap reports whether a vital chunk has arrived ahead of one that's missing, and we have room
 // for the missing one.
-func (c *Conn) hasGap() bool { return c.largestSeen > c.received && !c.inboxFull }
+func (c *Conn) hasGap() bool { return c.largestSeen > c.received && !c.inbox.full }
 
 // resendAfter returns how long we wait for a vital chunk to be acknowledged before we resend it
 // without being asked.

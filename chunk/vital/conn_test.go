@@ -318,7 +318,7 @@ func TestSlowReader(t *testing.T) {
 	for range 40 {
 		require.NoError(t, b.Receive(at(30), plain(PacketHeader{Ack: 0}, make([]Chunk, 255)...)))
 	}
-	require.LessOrEqual(t, b.inbox.Len(), 4096/chunkShare/2)
+	require.LessOrEqual(t, b.inbox.chunks.Len(), 4096/chunkShare/2)
 	require.NoError(t, b.Receive(at(30), plain(PacketHeader{}, vitalChunk(41, "still taken"))))
 	all := drain(b)
 	require.Equal(t, "still taken", string(all[len(all)-1].Data))

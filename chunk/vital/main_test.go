@@ -114,24 +114,24 @@ func checkAlways(t testing.TB, c *Conn) {
 		return cost
 	}
 	kept, unsent := 0, 0
-	for n := c.store.Oldest; n < c.store.Next; n++ {
-		kept += c.store.At(n).cost
+	for n := c.store.chunks.Oldest; n < c.store.chunks.Next; n++ {
+		kept += c.store.chunks.At(n).cost
 	}
-	for n := c.queue.Oldest; n < c.queue.Next; n++ {
-		if c.queue.At(n).flags == Vital {
+	for n := c.queue.chunks.Oldest; n < c.queue.chunks.Next; n++ {
+		if c.queue.chunks.At(n).flags == Vital {
 			unsent++
 		}
 	}
 	switch {
-	case c.store.Next != c.sendNext+uint64(unsent):
-		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.store.Oldest-1, c.store.Len(), c.sendNext, unsent)
-	case c.store.Len() > maxOutstanding || kept != c.storeData.used || kept > c.cfg.StoreBytes:
-		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.Len(), kept, c.storeData.used)
-	case sum(&c.queue, false) != c.queueData.used || c.queueData.used > c.cfg.QueueBytes:
-		t.Fatalf("%d bytes queued", c.queueData.used)
-	case sum(&c.inbox, true)+c.returned.cost != c.inboxData.used || c.inboxData.used > c.cfg.ReceiveBytes:
-		t.Fatalf("%d bytes received", c.inboxData.used)
-	case c.resendNext > c.resendEnd || c.resendEnd > c.sendNext:
-		t.Fatalf("resends from %d to %d, %d was not sent", c.resendNext, c.resendEnd, c.sendNext)
+	case c.store.chunks.Next != c.store.sendNext+uint64(unsent):
+		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.store.chunks.Oldest-1, c.store.chunks.Len(), c.store.sendNext, unsent)
+	case c.store.chunks.Len() > maxOutstanding || kept != c.store.data.used || kept > c.cfg.StoreBytes:
+		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.chunks.Len(), kept, c.store.data.used)
+	case sum(&c.queue.chunks, false) != c.queue.data.used || c.queue.data.used > c.cfg.QueueBytes:
+		t.Fatalf("%d bytes queued", c.queue.data.used)
+	case sum(&c.inbox.chunks, true)+c.inbox.returned.cost != c.inbox.data.used || c.inbox.data.used > c.cfg.ReceiveBytes:
+		t.Fatalf("%d bytes received", c.inbox.data.used)
+	case c.store.resendNext > c.store.resendEnd || c.store.resendEnd > c.store.sendNext:
+		t.Fatalf("resends from %d to %d, %d was not sent", c.store.resendNext, c.store.resendEnd, c.store.sendNext)
 	}
 }

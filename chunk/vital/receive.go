@@ -71,7 +71,7 @@ func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 
 // take handles a valid packet from the peer.
 func (c *Conn) take(h PacketHeader, body []byte) {
-	before := c.store.Oldest
+	before := c.store.acked()
 	stale, ok := c.acknowledge(h.Ack)
 	if !ok {
 		c.stats.BadAck++
@@ -82,7 +82,7 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 		c.stats.StaleAcks++ // and its Resend is just as stale
 	} else {
 		// Keep an older request only if nothing has been acknowledged since.
-		c.peerNeedsResend = h.Resend || c.peerNeedsResend && c.store.Oldest == before
+		c.peerNeedsResend = h.Resend || c.peerNeedsResend && c.store.acked() == before
 	}
 	if h.Control {
 		c.handleControl(body)
@@ -101,23 +101,17 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 // A packet that was overtaken by another one acknowledges an older sequence, which is stale. ok is
 // false if the sequence was never sent, or was sent too long ago.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
-	acked := c.store.Oldest - 1
+	acked := c.store.acked()
 	ahead := (uint64(ack) - acked) & sequenceMask
-	if ahead > c.sendNext-1-acked {
+	if ahead > c.store.sendNext-1-acked {
 		behind := 1<<sequenceBits - ahead
 		return true, behind <= halfSpace && behind <= acked
 	}
-	var newest unackedChunk
-	for range ahead {
-		newest = c.store.Take()
-		c.storeData.free(newest.span)
-	}
+	newest := c.store.ack(ahead)
 	if ahead > 0 {
 		c.lastAcked = c.now
 		c.measure(newest)
 	}
-	c.resendNext = max(c.resendNext, c.store.Oldest)
-	c.resendEnd = max(c.resendEnd, c.resendNext)
 	return false, true
 }
 
@@ -155,9 +149,7 @@ func (c *Conn) handleControl(body []byte) {
 // Chunks that aren't vital may fill only half of the inbox, because vital ones need the other.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
-		halfFull := c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 ||
-			c.inboxData.used+len(chunk.Data) > c.cfg.ReceiveBytes/2
-		if halfFull || !c.accept(chunk) {
+		if c.inbox.halfFull(len(chunk.Data)) || !c.accept(chunk) {
 			c.stats.Full++
 		}
 		return
@@ -170,14 +162,14 @@ func (c *Conn) deliver(chunk Chunk) {
 	case ahead == 1:
 		// There's no room. Next asks for the chunk again when there is.
 		c.stats.Full++
-		c.inboxFull = true
+		c.inbox.full = true
 	case ahead == 0 || ahead >= halfSpace:
 		c.stats.Duplicates++
 		c.confirm(chunk.Flags)
 	default:
 		c.stats.Gaps++
 		c.largestSeen = max(c.largestSeen, c.received+ahead)
-		c.needResend = c.needResend || !c.inboxFull
+		c.needResend = c.needResend || !c.inbox.full
 	}
 }
 
@@ -196,20 +188,13 @@ func (c *Conn) confirm(flags Flags) {
 
 // accept makes a chunk available to Next. It returns false if there is no room.
 func (c *Conn) accept(chunk Chunk) bool {
-	if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare {
-		return false
-	}
-	s, ok := c.inboxData.put(chunk.Data)
-	if !ok {
-		return false
-	}
-	flags := chunk.Flags
 	if c.cfg.Version != V06 {
 		// The game reports Resend to the application in 0.6 only.
-		flags &= Vital
+		chunk.Flags &= Vital
 	}
-	last := c.inbox.Push(firstPlaces)
-	*last = queuedChunk{span: s, flags: flags, sequence: chunk.Sequence}
+	if !c.inbox.put(chunk) {
+		return false
+	}
 	c.stats.Delivered++
 	return true
 }
@@ -217,17 +202,8 @@ func (c *Conn) accept(chunk Chunk) bool {
 // Next returns the next received chunk, whose Data is valid until the next call of Next. It still
 // returns chunks that arrived before the connection ended.
 func (c *Conn) Next() (Chunk, bool) {
-	c.inboxData.free(c.returned)
-	c.returned = span{}
-	roomy := c.inboxData.used < c.cfg.ReceiveBytes/2 && c.inbox.Len() < c.cfg.ReceiveBytes/chunkShare/2
-	if c.inboxFull && roomy {
-		c.inboxFull = false
+	if c.inbox.release() {
 		c.needResend = true
 	}
-	if c.inbox.Len() == 0 {
-		return Chunk{}, false
-	}
-	next := c.inbox.Take()
-	c.returned = next.span
-	return Chunk{Header{next.flags, next.size, next.sequence}, c.inboxData.bytes(next.span)}, true
+	return c.inbox.take()
 }

@@ -23,66 +23,36 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 	var s span
 	var err error
 	if flags == Vital {
-		s, err = c.storeChunk(data)
+		s, err = c.store.put(data)
 	} else {
-		s, err = c.queueChunk(data)
+		s, err = c.queue.put(data)
 	}
 	if err != nil {
 		return err
 	}
 	c.extend(flags, len(data))
-	last := c.queue.Push(firstPlaces)
-	*last = queuedChunk{span: s, flags: flags}
+	c.queue.push(queuedChunk{span: s, flags: flags})
 	return nil
-}
-
-// storeChunk adds a vital chunk to the store, where it stays until it is acknowledged.
-func (c *Conn) storeChunk(data []byte) (span, error) {
-	if c.store.Len() >= maxOutstanding {
-		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.Len())
-	}
-	s, ok := c.storeData.put(data)
-	if !ok {
-		return span{}, fmt.Errorf("%w: %d bytes in %d vital chunks are not acknowledged, "+
-			"and %d more exceed Config.StoreBytes = %d",
-			ErrStoreFull, c.storeData.used, c.store.Len(), len(data), c.cfg.StoreBytes)
-	}
-	last := c.store.Push(firstPlaces)
-	*last = unackedChunk{span: s}
-	return s, nil
-}
-
-// queueChunk adds the data of a chunk that is not vital to queueData.
-func (c *Conn) queueChunk(data []byte) (span, error) {
-	if c.queue.Len() >= c.cfg.QueueBytes/chunkShare {
-		return span{}, fmt.Errorf("%w: %d chunks wait, which Config.QueueBytes = %d allows",
-			ErrQueueFull, c.queue.Len(), c.cfg.QueueBytes)
-	}
-	s, ok := c.queueData.put(data)
-	if !ok {
-		return span{}, fmt.Errorf("%w: %d bytes wait, and %d more exceed Config.QueueBytes = %d",
-			ErrQueueFull, c.queueData.used, len(data), c.cfg.QueueBytes)
-	}
-	return s, nil
 }
 
 // extend adds a new chunk to the packet at the end of the queue. If the packet has no room for it,
 // the chunks queued so far are due and the chunk begins a packet of its own.
 func (c *Conn) extend(flags Flags, size int) {
-	if c.queue.Len() == 0 {
-		c.tail = tail{}
+	q := &c.queue
+	if q.chunks.Len() == 0 {
+		q.tail = tail{}
 	}
-	full := c.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
-	if full || c.tail.chunks >= maxChunks {
-		c.due = c.queue.Len()
-		c.tail = tail{}
+	full := q.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
+	if full || q.tail.chunks >= maxChunks {
+		q.flush()
+		q.tail = tail{}
 	}
-	c.tail.bytes += 2 + int(flags&Vital) + size
-	c.tail.chunks++
+	q.tail.bytes += 2 + int(flags&Vital) + size
+	q.tail.chunks++
 }
 
 // Flush makes all queued chunks due. The next calls of AppendPacket send them.
-func (c *Conn) Flush() { c.due = c.queue.Len() }
+func (c *Conn) Flush() { c.queue.flush() }
 
 // Close makes the next packet close the connection, which ends when AppendPacket returns that
 // packet. reason is cut to 256 bytes, and the peer sees it up to its first zero byte.

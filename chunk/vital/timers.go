@@ -16,7 +16,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.hasGap() && !c.now.Before(c.repeatAt) {
 		c.needResend = true // our last request had no effect
 	}
-	oldest := c.oldest()
+	oldest := c.store.oldest()
 	switch {
 	case oldest != nil && c.expired(c.waitingSince(oldest), c.cfg.Timeout):
 		c.err = ErrNotAcked
@@ -24,22 +24,10 @@ func (c *Conn) Advance(now time.Time) error {
 		c.err = ErrTimeout
 	case c.peerNeedsResend && !c.now.Before(c.answerAt):
 		c.answer()
-	case c.hasUnacked() && c.resendNext == c.resendEnd && c.expired(oldest.last, c.resendAfter()):
+	case c.store.hasUnacked() && !c.store.mustResend() && c.expired(oldest.last, c.resendAfter()):
 		c.resendOldest()
 	}
 	return c.err
-}
-
-// hasUnacked reports whether a vital chunk was sent and is not acknowledged.
-func (c *Conn) hasUnacked() bool { return c.store.Oldest < c.sendNext }
-
-// oldest returns the oldest unacknowledged vital chunk, or nil if there is none or it hasn't been
-// sent yet. A chunk that was too large for its packet counts as sent.
-func (c *Conn) oldest() *unackedChunk {
-	if c.store.Len() == 0 || c.store.At(c.store.Oldest).first.IsZero() {
-		return nil
-	}
-	return c.store.At(c.store.Oldest)
 }
 
 // waitingSince returns since when we have been waiting for an acknowledgement.
@@ -54,17 +42,18 @@ func (c *Conn) waitingSince(oldest *unackedChunk) time.Time {
 func (c *Conn) answer() {
 	c.peerNeedsResend = false
 	c.answerAt = c.now.Add(c.requestInterval())
-	c.resendNext, c.resendEnd = c.store.Oldest, c.sendNext
+	c.store.resendAll()
 	c.stats.Answers++
 }
 
 // resendOldest schedules the chunks that have waited too long, but no more of them than fit into
 // one packet. The game resends only the first.
 func (c *Conn) resendOldest() {
-	c.resendNext, c.resendEnd = c.store.Oldest, c.store.Oldest+1
-	bytes := c.store.At(c.resendNext).size + maxHeaderBytes
-	for ; c.resendEnd < c.sendNext && c.resendEnd-c.resendNext < maxChunks; c.resendEnd++ {
-		v := c.store.At(c.resendEnd)
+	s := &c.store
+	s.resendNext, s.resendEnd = s.chunks.Oldest, s.chunks.Oldest+1
+	bytes := s.chunks.At(s.resendNext).size + maxHeaderBytes
+	for ; s.resendEnd < s.sendNext && s.resendEnd-s.resendNext < maxChunks; s.resendEnd++ {
+		v := s.chunks.At(s.resendEnd)
 		full := bytes+v.size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
 		if full || !c.expired(v.last, c.resendAfter()) {
 			return
@@ -79,19 +68,19 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	if c.closing != nil || c.due > 0 || c.resendNext < c.resendEnd {
+	if c.closing != nil || c.queue.due > 0 || c.store.mustResend() {
 		return c.now, true
 	}
 	var first recovery.Earliest
 	first.Add(c.lastReceived.Add(c.cfg.Timeout+1), true)
 	first.Add(c.lastSent.Add(c.cfg.KeepAlive+1), true)
-	if oldest := c.oldest(); oldest != nil {
+	if oldest := c.store.oldest(); oldest != nil {
 		first.Add(c.waitingSince(oldest).Add(c.cfg.Timeout+1), true)
 	}
-	if c.hasUnacked() {
-		first.Add(c.store.At(c.store.Oldest).last.Add(c.resendAfter()+1), true)
+	if c.store.hasUnacked() {
+		first.Add(c.store.chunks.At(c.store.chunks.Oldest).last.Add(c.resendAfter()+1), true)
 	}
-	first.Add(c.lastSent.Add(c.cfg.FlushAfter+1), c.queue.Len() > 0)
+	first.Add(c.lastSent.Add(c.cfg.FlushAfter+1), c.queue.chunks.Len() > 0)
 	first.Add(c.answerAt, c.peerNeedsResend)
 	first.Add(c.requestAt, c.needResend)
 	first.Add(c.repeatAt, !c.needResend && c.hasGap())

@@ -199,7 +199,7 @@ func TestPackagesAreRooms(t *testing.T) {
 var scattered = map[string]int{
 	"bench/peer/quicgo": 7, "bench/peer/quiver": 9, "bench/report": 29,
 	"bunch": 164,
-	"chunk": 19, "chunk/fragment": 2, "chunk/vital": 38,
+	"chunk": 19, "chunk/fragment": 2, "chunk/vital": 33,
 	"examples/savegame/command": 5, "examples/savegame/demo": 1, "examples/savegame/versions": 39,
 	"internal/link": 41, "internal/logs": 7, "internal/pace": 80, "internal/relevancy": 8, "internal/scenes": 8, "internal/sealed": 64, "internal/trace": 17, "internal/udp": 4,
 	"rpc": 240, "rpc/dos": 7, "rpc/input": 1,
