@@ -97,7 +97,7 @@ func TestAttackMaximumSizeBlocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			packet, data := make([]byte, 0, 2*Size), content(Size, 1)
-			count := cfg.maxFragments()
+			count := cfg.effective().MaxFragments
 			live, total := held(t, cfg, func(r *Reassembler) {
 				now := epoch
 				for i := range 100_000 {

@@ -49,13 +49,14 @@ type Config struct {
 
 // Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
+	c = c.effective()
 	switch {
 	case c.MaxFragments < 0 || c.MaxFragments > MaxCount:
 		return fmt.Errorf("fragment: Config.MaxFragments is %d; 1 to %d are possible", c.MaxFragments, MaxCount)
-	case c.maxBytes() < c.maxFragments()*Size:
+	case c.MaxBytes < c.MaxFragments*Size:
 		return fmt.Errorf("fragment: Config.MaxBytes is %d; a block of Config.MaxFragments = %d needs %d",
-			c.MaxBytes, c.maxFragments(), c.maxFragments()*Size)
-	case c.maxBytes()/Size >= int(none):
+			c.MaxBytes, c.MaxFragments, c.MaxFragments*Size)
+	case c.MaxBytes/Size >= int(none):
 		return fmt.Errorf("fragment: Config.MaxBytes is %d; under %d are possible", c.MaxBytes, int(none)*Size)
 	case c.Lifetime < 0:
 		return errors.New("fragment: Config.Lifetime is negative")
@@ -66,13 +67,14 @@ func (c Config) Validate() error {
 // Bound returns the maximum memory that a Reassembler with this Config uses, in bytes. It
 // counts waiting fragments, the last block returned, and the table of blocks.
 func (c Config) Bound() int {
-	return c.maxBytes()/Size*cellBytes + c.maxFragments()*Size + tableBytes
+	c = c.effective()
+	return c.MaxBytes/Size*cellBytes + c.MaxFragments*Size + tableBytes
 }
 
-func (c Config) maxFragments() int { return cmp.Or(c.MaxFragments, MaxCount) }
-
-func (c Config) maxBytes() int { return cmp.Or(c.MaxBytes, defaultMaxBytes) }
-
-func (c Config) lifetime() time.Duration {
-	return min(cmp.Or(c.Lifetime, defaultLifetime), maxLifetime)
+// effective returns c with its defaults filled in.
+func (c Config) effective() Config {
+	c.MaxFragments = cmp.Or(c.MaxFragments, MaxCount)
+	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
+	c.Lifetime = min(cmp.Or(c.Lifetime, defaultLifetime), maxLifetime)
+	return c
 }

@@ -100,7 +100,7 @@ func check(t testing.TB, r *Reassembler) {
 	}
 	require.Equal(t, unfinished, linked)
 	require.Equal(t, used, r.cells.used)
-	require.LessOrEqual(t, used*Size, r.cfg.maxBytes())
+	require.LessOrEqual(t, used*Size, r.cfg.MaxBytes)
 	if at, ok := r.NextTimeout(); ok {
 		require.True(t, at.After(r.now), "the timeout has passed")
 	}

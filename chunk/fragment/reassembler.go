@@ -23,7 +23,7 @@ type Block struct {
 // A Reassembler has no clock, so its methods take the time. A now earlier than that of a previous
 // call counts as the previous one. It is not safe for concurrent use.
 type Reassembler struct {
-	cfg   Config
+	cfg   Config // effective
 	stats Stats
 	now   time.Time // latest time passed to a method
 
@@ -45,7 +45,8 @@ func NewReassembler(cfg Config) (*Reassembler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Reassembler{cfg: cfg, first: none, last: none, cells: newPool(cfg.maxBytes() / Size)}
+	cfg = cfg.effective()
+	r := &Reassembler{cfg: cfg, first: none, last: none, cells: newPool(cfg.MaxBytes / Size)}
 	for i := range r.entries {
 		r.entries[i].clear()
 	}
@@ -75,7 +76,7 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 		// Treat the packet as the only fragment of a block.
 		f.Count, f.Data = 1, packet
 		err = checkRegular(packet)
-	case err == nil && f.Count > r.cfg.maxFragments():
+	case err == nil && f.Count > r.cfg.MaxFragments:
 		err = ErrTooMany
 	}
 	if err != nil {
@@ -125,7 +126,7 @@ func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
 	first := r.lastAccepted.IsZero()
-	silent := r.now.Sub(r.lastAccepted) > r.cfg.lifetime()
+	silent := r.now.Sub(r.lastAccepted) > r.cfg.Lifetime
 	switch {
 	case first, silent && !within:
 		// Begin a new window, of which sequence is the newest block.
@@ -234,7 +235,7 @@ func (r *Reassembler) finish(e *entry) Block {
 // least doubles it, so that blocks of growing sizes cause little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
-		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
+		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.MaxFragments)*Size)
 	}
 }
 
@@ -244,11 +245,11 @@ func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now
 	}
-	for r.first != none && r.now.Sub(r.entries[r.first].begunAt) > r.cfg.lifetime() {
+	for r.first != none && r.now.Sub(r.entries[r.first].begunAt) > r.cfg.Lifetime {
 		r.drop(&r.entries[r.first])
 		r.stats.Expired++
 	}
-	if r.holds() && r.now.Sub(r.lastAccepted) > r.cfg.lifetime() {
+	if r.holds() && r.now.Sub(r.lastAccepted) > r.cfg.Lifetime {
 		r.cells.release()
 		r.out = nil
 	}
@@ -258,9 +259,9 @@ func (r *Reassembler) Advance(now time.Time) {
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:
-		return r.entries[r.first].begunAt.Add(r.cfg.lifetime() + 1), true
+		return r.entries[r.first].begunAt.Add(r.cfg.Lifetime + 1), true
 	case r.holds():
-		return r.lastAccepted.Add(r.cfg.lifetime() + 1), true
+		return r.lastAccepted.Add(r.cfg.Lifetime + 1), true
 	}
 	return time.Time{}, false
 }
