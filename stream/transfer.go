@@ -149,8 +149,8 @@ func (t *Transfer) SetWeight(n int) {
 // finish ends the transfer at this end. err is nil if the receiver has consumed everything. Only
 // the first call has an effect.
 //
-// It holds the lock of the status to its end. Whoever sees that the transfer is finished can
-// therefore rely on it that the reader hands out no more parts.
+// It holds the lock of the status to its end. Once somebody sees that the transfer is finished, the
+// reader therefore hands out no more parts.
 func (t *Transfer) finish(err error) {
 	s := &t.status
 	s.mu.Lock()
@@ -200,8 +200,7 @@ func (t *Transfer) earlyBytes() int64 { return t.allowance.earlyBytes(t.contentS
 // receiver has all of it stored.
 func (t *Transfer) contentSent() bool { return t.endSent || t.allowance.hasAll }
 
-// sendPart sends the next part. The caller must have checked right before that the route is
-// open.
+// sendPart sends the next part. It may only be called right after route.prepare has returned true.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.allowance.limit, t.peer.window.pathFull)
 	if b == nil {
