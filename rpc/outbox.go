@@ -126,26 +126,38 @@ func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behin
 // A stateCrowd summarizes how fast all connections of a world are sending states.
 type stateCrowd struct {
 	state.Crowd
-	at time.Time // time of the count, by the link's clock
+	at     time.Time       // time of the count, by the link's clock
+	counts map[string]bool // identities that this count has met
 }
 
 // sum returns a summary of the paces of all connections, which may be up to crowdPeriod old.
+//
+// Only the oldest connection of an identity counts. Otherwise a client could open a few more,
+// pretend that a queue delays and drops their packets, and so slow down everybody else.
 func (s *stateCrowd) sum(clock time.Time, conns []*Conn) state.Crowd {
 	if clock.Sub(s.at) < crowdPeriod {
 		return s.Crowd
 	}
-	*s = stateCrowd{at: clock}
+	if s.counts == nil {
+		s.counts = make(map[string]bool)
+	}
+	clear(s.counts)
+	s.Crowd = state.Crowd{}
+	s.at = clock
 	for _, c := range conns {
-		if room := &c.shown.state.room; !room.began.IsZero() {
-			s.Add(&room.path, clock.Sub(room.began))
+		room := &c.shown.state.room
+		if room.began.IsZero() || s.counts[c.identity] {
+			continue
 		}
+		s.counts[c.identity] = c.identity != ""
+		s.Add(&room.path, clock.Sub(room.began))
 	}
 	return s.Crowd
 }
 
 const (
 	// crowdPeriod is the time for which we use a summary of the connections' paces. It's shorter
-	// than a round of state.Pace. Going through 1,024 connections takes a few microseconds.
+	// than a round of state.Pace. Going through 1,024 connections takes some tens of microseconds.
 	crowdPeriod = 100 * time.Millisecond
 
 	// maxUpdates is the maximum number of updates that a Flush may hand to the machine for one

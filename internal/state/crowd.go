@@ -44,18 +44,20 @@ func (c Crowd) queues() bool { return c.paces > 1 && 2*c.queued > c.paces }
 // overflows reports whether the queue that most paces met is full: their mean loss is above
 // overflow and more than a quarter of them lose packets. The quarter matters with few
 // connections, where a single liar or a single bad path makes the mean as large.
-func (c Crowd) overflows() bool {
-	return c.queues() && c.losing > max(1, c.paces/4) && c.lost > overflow*float64(c.paces)
+//
+// lost is the packet loss of the pace that asks. If it loses next to nothing, the full queue isn't
+// on its path, whatever the others report.
+func (c Crowd) overflows(lost float64) bool {
+	return lost >= overflow/4 && c.queues() && c.losing > max(1, c.paces/4) && c.lost > overflow*float64(c.paces)
 }
 
 // patience limits how long a pace waits for the others to slow down. Their queues may also
 // have another cause, and then they would never slow down.
 const patience = 10 * time.Second
 
-// undecided reports whether it is too early to say who fills the queue that a pace met.
-// lasted is how long the queue has stood. Most others must have met a queue as well. The
-// question is open while that queue is full, or while the pace or most others can still slow
-// down.
-func (c Crowd) undecided(rate float64, lasted time.Duration) bool {
-	return c.overflows() || c.queues() && lasted < patience && (rate > leastRate || 2*c.high > c.paces)
+// undecided reports whether it is too early to say who fills the queue that p met, which has stood
+// for lasted. Most others must have met a queue as well. The question is open while that queue is
+// full, or while p or most others can still slow down.
+func (c Crowd) undecided(p *Pace, lasted time.Duration) bool {
+	return c.overflows(p.lost) || c.queues() && lasted < patience && (p.rate > leastRate || 2*c.high > c.paces)
 }

@@ -40,10 +40,14 @@ func TestCrowd(t *testing.T) {
 			c.Add(&row.paces[i], now)
 		}
 		require.Equal(t, row.queues, c.queues(), name)
-		require.Equal(t, row.overflows, c.overflows(), name)
-		require.Equal(t, row.undecided, c.undecided(leastRate, patience-1), name)
-		require.Equal(t, row.queues, c.undecided(leastRate+1, patience-1), name)
-		require.Equal(t, row.overflows, c.undecided(leastRate+1, patience), name)
+		require.Equal(t, row.overflows, c.overflows(overflow/4), name)
+		require.False(t, c.overflows(overflow/5), "it is not the queue of one that loses nothing")
+		undecided := func(rate float64, lasted time.Duration) bool {
+			return c.undecided(&Pace{rate: rate, lost: overflow}, lasted)
+		}
+		require.Equal(t, row.undecided, undecided(leastRate, patience-1), name)
+		require.Equal(t, row.queues, undecided(leastRate+1, patience-1), name)
+		require.Equal(t, row.overflows, undecided(leastRate+1, patience), name)
 	}
 }
 

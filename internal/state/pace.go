@@ -139,7 +139,7 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	case recent > p.limit():
 		p.met = now
 		p.shrink(now, recent, used)
-	case p.crowd.overflows() && recent > least+standing/2:
+	case p.crowd.overflows(p.lost) && recent > least+standing/2:
 		// The queue that most connections share is full, although it looks short here. It may
 		// hold less than standing, or base may include it.
 		p.shrink(now, recent, used)
@@ -202,7 +202,7 @@ func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	case p.shrunk == 0:
 		p.rttBefore = recent
 		p.rateBefore = p.rate
-	case p.crowd.undecided(p.rate, now-p.queueSince):
+	case p.crowd.undecided(p, now-p.queueSince):
 		// Begin the trial again, but remember the rate before it.
 		p.rttBefore = recent
 		p.shrunk = 0
