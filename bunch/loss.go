@@ -52,9 +52,10 @@ const (
 	maxResendDebt = 256 << 10
 )
 
-// A resendDebt limits how much play (the game's own traffic) is retransmitted. Play is retransmitted
-// without regard to the window, as soon as an ack shows that it was overtaken. A peer that
-// acknowledges one packet in a hundred would otherwise make us send everything a hundred times.
+// A resendDebt limits how much play (the game's own traffic) is retransmitted. Play is
+// retransmitted without regard to the window, as soon as an ack shows that it was overtaken. A peer
+// that acknowledges one packet in a hundred would otherwise make us send everything a hundred
+// times.
 type resendDebt struct {
 	bytes     int           // retransmitted play that acks haven't paid for
 	exceeded  bool          // bytes reached maxResendDebt with the last retransmission

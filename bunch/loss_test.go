@@ -623,7 +623,8 @@ func TestSparseAcksCauseFewResends(t *testing.T) {
 	require.Less(t, sent, fair+fair/5+maxResendDebt)
 }
 
-// TestLossyPathsMayResend: half of all packets are lost, in both directions, and the debt stays low.
+// TestLossyPathsMayResend: half of all packets are lost, in both directions, and the debt stays
+// low.
 func TestLossyPathsMayResend(t *testing.T) {
 	p := newPair(t, Config{})
 	random := testkit.Rand(t)

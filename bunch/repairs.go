@@ -148,8 +148,8 @@ func (r *repairs) trim() {
 	}
 }
 
-// prepareDue reports whether a repair bunch should be sent, and if so prepares it. This is the case once no
-// bulk is queued and the owner has no more of it. No repair bunch is sent if we have sent
+// prepareDue reports whether a repair bunch should be sent, and if so prepares it. This is the case
+// once no bulk is queued and the owner has no more of it. No repair bunch is sent if we have sent
 // enough packets to know that the path hardly loses any.
 func (r *repairs) prepareDue(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&

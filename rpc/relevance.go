@@ -488,13 +488,13 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 
 // locate updates the actor's position and cull distance in the grid.
 func (a *Actor) locate() {
-	source := a.followed()
+	source := followed(a)
 	x, y, z, ok := source.position()
 	if a.relevancy.rule != byGrid {
 		return // At has destroyed the actor or torn it off
 	}
 	grid := &a.world.relevance.grid
-	if source == nil || source.dead || !source.seenFromAround(ok) {
+	if source == nil || source.dead || !seenFromAround(source, ok) {
 		grid.Remove(&a.relevancy.place)
 		return
 	}
@@ -503,17 +503,17 @@ func (a *Actor) locate() {
 
 // seenFromAround reports whether all connections whose view is near see the actor. positioned is
 // whether it has a position, without which it's only near if it is AlwaysRelevant.
-func (a *Actor) seenFromAround(positioned bool) bool {
+func seenFromAround(a *Actor, positioned bool) bool {
 	if a.relevancy.rule == byGame || a.relevancy.rule == byOwner {
 		return false // the game's function decides, or nobody but the owner sees it
 	}
 	return positioned || a.relevancy.always
 }
 
-// followed returns the actor whose position and cull distance count for this one, or nil if there
-// is none. If the actor is RelevantAsOwner, that's its owner's. If a connection owns it directly,
+// followed returns the actor whose position and cull distance count for a, or nil if there is
+// none. If a is RelevantAsOwner, that's its owner's. If a connection owns it directly,
 // it's the actor from which the connection sees.
-func (a *Actor) followed() *Actor {
+func followed(a *Actor) *Actor {
 	for a.relevancy.asOwner {
 		switch {
 		case a.owner != nil:

@@ -53,6 +53,3 @@ func (g *Game) punctual() Beat {
 	}
 	return g.recent
 }
-
-// lateBy returns by how much b is later than one would expect after another tick.
-func (b Beat) lateBy(other Beat) time.Duration { return other.At(b.Real).Sub(b.Game) }

@@ -20,6 +20,9 @@ func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Re
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }
 
+// lateBy returns by how much b is later than one would expect after another tick.
+func (b Beat) lateBy(other Beat) time.Duration { return other.At(b.Real).Sub(b.Game) }
+
 // Questions decides when to ask the peer for the time of its game, with at most one question in
 // flight, and estimates the peer's clock from the answers.
 //
