@@ -122,7 +122,7 @@ func linkError(err error) error {
 type HandshakeStats struct {
 	Open    int    // in their handshake now
 	Begun   uint64 // got a place; below Config.RetryAbove, this includes forged first packets
-	Retries uint64 // had to prove their address first
+	Retries uint64 // first packets that were answered by a request to prove the address
 
 	// Refused counts clients that hit a limit: MaxHandshakes, MaxConns, or a limit per address.
 	// A client that QUIC refuses counts once for each packet.

@@ -93,6 +93,7 @@ func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 //
 // Afterwards the actor isn't open for any client and can't be opened again. Calls run on the
 // side that makes them, except that a Client RPC to the owner returns ErrClosed on the server.
+// What the actor owns keeps its owner, and so its connection, until the actor is destroyed.
 //
 // Destroy the actor when the server no longer needs it. Clients destroy their copies with
 // [World.Destroy].
@@ -179,6 +180,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 
 	// The copy is dormant or placed, and its channel has already closed. If the client keeps the
 	// copy for the new reason as well, there's nothing to send, and we just record the reason.
+	delete(c.shown.opened, a)
 	if a.keepsPlaced(reason) {
 		c.shown.detached[a] = reason
 		return
@@ -210,6 +212,9 @@ func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 	// whatever doesn't fit into the close.
 	payload := a.closePayload(o, reason)
 	a.forget(o)
+	if reason != Dormancy {
+		delete(o.conn.shown.opened, a)
+	}
 	o.conn.channels.set(o.channel, nil)
 	o.conn.requests.endOf(a, reason)
 	if !o.conn.usable() {

@@ -43,7 +43,7 @@ type Config struct {
 	// OnDisconnect runs on the world's goroutine, once for every joined connection that has
 	// ended. The error is a *CloseError. On a server, OnDisconnect runs before OnConnect of
 	// the next connection of the same identity. On a client it runs before OnConnect of any
-	// other connection.
+	// other connection that joins after this one has ended.
 	//
 	// A connection may take up to a second to end after [Conn.Close], and another one may
 	// join in the meantime. If that is a problem, a client can wait for [Conn.Done] of the

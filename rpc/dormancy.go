@@ -189,6 +189,7 @@ type dismissal struct {
 // dismiss ends the copy that the client of c has kept although its channel has closed.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	a.forgetDetached(c)
+	delete(c.shown.opened, a)
 	if !c.usable() {
 		return
 	}

@@ -20,7 +20,7 @@ import (
 // instead, and returns an error that wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner is returned if a client calls a Server RPC on an actor that it does not
-	// own.
+	// own, or if OpenTo is to open an [OnlyRelevantToOwner] actor for another client.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
 
 	// ErrWrongRole is returned if a client does something that only a server may do, or vice

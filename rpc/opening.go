@@ -259,6 +259,8 @@ const (
 // If the class has [At] or [Relevant], the actor closes once it has not been relevant to c
 // for 5 s, and calling OpenTo again does not prolong this. For a spectator who must see
 // everything, let Relevant return true.
+//
+// If the actor is [OnlyRelevantToOwner], OpenTo returns an error for all but its owner.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
@@ -266,9 +268,13 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if c == nil || c.world != a.world {
 		return errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
+	if a.relevancy.onlyOwner && a.conn != c {
+		return errorf("rpc: OpenTo of %v for %v: it is OnlyRelevantToOwner, and its owner is %s: %w", a, c, a.ownerName(), ErrNotOwner)
+	}
 	err := a.ensureOpen(c)
 	if err == nil {
 		a.relevancy.openedByGame = true
+		c.shown.opened[a] = true
 	}
 	return err
 }

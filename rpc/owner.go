@@ -112,7 +112,8 @@ func (a *Actor) ownerChanged() {
 // begun to close, which happens before OnDisconnect runs.
 //
 // If the previous client had the actor only as its owner, its copy closes at once. This applies
-// if nobody has called [Actor.OpenTo] for the actor, and one of the following is true:
+// unless [Actor.OpenTo] was called for that client while it had the copy, and if one of the
+// following is true:
 //
 //   - The class has neither [At] nor [Relevant].
 //   - The actor is [OnlyRelevantToOwner].
@@ -251,7 +252,7 @@ func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	ownerOnly := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
 	seesFromIt := a == previous.shown.view.target
-	return ownerOnly && !r.always && !r.openedByGame && !seesFromIt
+	return ownerOnly && !r.always && !previous.shown.opened[a] && !seesFromIt
 }
 
 // orphanChildren gives the actors that a owns to the server. It returns all actors whose

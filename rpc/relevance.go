@@ -32,7 +32,7 @@ const (
 // constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // options of Spawn
-	openedByGame               bool // OpenTo was called, so the game decides
+	openedByGame               bool // OpenTo was called for some client
 
 	fresh bool                   // no Multicast has been called on the actor yet: see showNew
 	rule  relevancyRule          // back to byHand once the actor has ended or was torn off

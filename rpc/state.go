@@ -43,7 +43,8 @@ import (
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref],
 // and types derived from them. A field may take at most 1,000 bytes encoded. If a value exceeds its
 // bound in [Spawn], Spawn fails. If a value exceeds its bound later, it isn't sent. Clients then
-// keep the field's previous value, and the server logs an error. Tags, separated by commas:
+// keep the field's previous value, and the server logs an error. Tags, separated by commas, of the
+// first four at most one:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all other clients (UE: COND_SkipOwner)

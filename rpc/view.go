@@ -15,6 +15,10 @@ type shown struct {
 	owned actors // only the actors that the connection itself owns, not what they own in turn
 	view  view   // the point from which the client sees
 
+	// opened has the actors that the game has opened for the client with OpenTo. It keeps those when
+	// another client becomes their owner.
+	opened map[*Actor]bool
+
 	// Actors that are open for the client.
 	openings map[*Actor]*opening
 	unacked  []*opening  // OnOpenAcked runs for these once the client has acknowledged the open
@@ -30,6 +34,7 @@ type shown struct {
 
 func newShown() shown {
 	return shown{
+		opened:         make(map[*Actor]bool),
 		openings:       make(map[*Actor]*opening),
 		detached:       make(map[*Actor]CloseReason),
 		closedChannels: closedChannels{byRef: make(map[Ref]uint64)},

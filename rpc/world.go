@@ -496,7 +496,8 @@ func (w *World) checkGoroutine(doing tasks.Doing) {
 
 // Destroy ends an actor and its copies on all clients. Calls that were sent before are still
 // delivered, but later calls on the actor return ErrClosed. A client can destroy only copies that
-// are torn off, and placed actors without a channel.
+// are torn off, and placed actors without a channel. If the actor has already ended, Destroy does
+// nothing and returns nil.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.valid():

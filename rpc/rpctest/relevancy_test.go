@@ -436,6 +436,53 @@ func TestRelevantAsOwner(t *testing.T) {
 	})
 }
 
+// TestOpenToIsForOneClient: what the game opens for one client stays open for that client alone,
+// until CloseTo, when its owner changes. It once made every later owner keep its copy for good.
+func TestOpenToIsForOneClient(t *testing.T) {
+	for name, dormant := range map[string]bool{"awake": false, "dormant": true} {
+		t.Run(name, func(t *testing.T) {
+			off(t, func(t *testing.T, net *rpctest.Network) {
+				r := newTerrain(t, net, 3, rpc.Config{})
+				s := r.spawn(r.server.medals, 0, 0)
+				haveAfter := func(to rpc.Owner, want ...bool) {
+					t.Helper()
+					require.NoError(t, r.server.SetOwner(s.actor, to))
+					net.Advance(time.Second)
+					for client := range want {
+						require.Equal(t, want[client], r.has(client, s), "client %d", client)
+					}
+				}
+				require.NoError(t, s.actor.OpenTo(r.conns[2]))
+				if dormant {
+					s.actor.SetDormant(true)
+				}
+				haveAfter(r.conns[1], false, true, true)
+				require.NoError(t, s.actor.OpenTo(r.conns[1]))
+				haveAfter(r.conns[2], false, true, true)
+				haveAfter(r.conns[0], true, true, true)
+				s.actor.CloseTo(r.conns[1])
+				haveAfter(r.conns[1], false, true, true)
+				haveAfter(nil, false, false, true)
+			})
+		})
+	}
+}
+
+// TestOpenToOfTheOwnersOnly: OpenTo shows nobody what only its owner may see.
+func TestOpenToOfTheOwnersOnly(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 2, rpc.Config{})
+		s := r.spawn(r.server.medals, 0, 0, rpc.OnlyRelevantToOwner())
+		require.NoError(t, s.actor.OpenTo(r.conns[0]))
+		err := s.actor.OpenTo(r.conns[1])
+		require.ErrorIs(t, err, rpc.ErrNotOwner)
+		require.ErrorContains(t, err, "it is OnlyRelevantToOwner, and its owner is conn 1")
+		net.Advance(time.Second)
+		require.True(t, r.has(0, s))
+		require.False(t, r.has(1, s))
+	})
+}
+
 // TestRelevantAsOwnerOfOwners: who sees a pawn sees its gun and the gun's scope, whether or not
 // they have an At, and nobody sees a gun by the position of a pawn that only its owner sees.
 func TestRelevantAsOwnerOfOwners(t *testing.T) {
