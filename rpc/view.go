@@ -15,8 +15,8 @@ type shown struct {
 	owned actors // only the actors that the connection itself owns, not what they own in turn
 	view  view   // the point from which the client sees
 
-	// opened has the actors that the game has opened for the client with OpenTo. It keeps those when
-	// another client becomes their owner.
+	// opened has the actors that the game has opened for the client with OpenTo. The client keeps
+	// those when another client becomes their owner.
 	opened map[*Actor]bool
 
 	// Actors that are open for the client.
