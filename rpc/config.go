@@ -267,8 +267,15 @@ type Config struct {
 	// unreliable calls have to wait or are dropped (see QueueUnreliable). Bulk (channels of
 	// priority Bulk, slices, sealed packets) gets the remainder, but at least one datagram per
 	// second. To limit what a peer sends, use [RateLimit].
+	//
+	// While WorldRate is enough for everything, any connection may use what the others leave,
+	// and connections with bulk share the rest equally. When it's used up, each connection that
+	// has sent something within the last second or two may still use an equal part of it, and
+	// half of its part for bulk. So if one has many resends, that delays its own unreliable data
+	// and not that of others. The total exceeds WorldRate if the resends and reliable calls of
+	// some connections exceed what the parts of the others leave.
 	Rate      int // of each connection. UE: CurrentNetSpeed, MaxClientRate
-	WorldRate int // of all connections together; connections with bulk share the rest equally
+	WorldRate int // of all connections together
 
 	// QueueUnreliable queues unreliable Server and Client RPCs that can't be sent right away.
 	// Without it, such calls are dropped if Rate is used up or if any call has been waiting for

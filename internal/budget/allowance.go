@@ -10,7 +10,8 @@ import (
 type Allowance struct {
 	own, world *Meter // nil if there is no limit
 
-	mu   sync.Mutex // guards the fields below
+	mu   sync.Mutex // guards the fields below; taken before world.mu
+	part part       // the connection's part of the world's rate
 	turn time.Time  // when the world's rate allows us to send bulk; zero if we have no turn
 	open bool       // the last BookBulk allowed us to send, so the next Spend uses up the turn
 	held time.Time  // when we began to hold bulk back; zero if it isn't held back
@@ -19,7 +20,7 @@ type Allowance struct {
 // NewAllowance returns the allowance of a connection. rate is the connection's own limit in
 // bytes per second, or 0 for no limit. world is the meter of its world.
 func NewAllowance(rate int, world *Meter) *Allowance {
-	return &Allowance{own: NewMeter(rate), world: world}
+	return &Allowance{own: NewMeter(rate), world: world, part: part{world: world}}
 }
 
 // Limited reports whether there is any limit.
@@ -41,19 +42,25 @@ func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) 
 
 // Behind returns how long unreliable data must wait if queued bytes are sent first.
 func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
-	return max(a.own.play(now, queued), a.world.play(now, queued))
+	wait := a.world.play(now, queued)
+	if wait > 0 {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		wait = min(wait, a.part.play(now, queued))
+	}
+	return max(wait, a.own.play(now, queued))
 }
 
 // BookBulk implements link.Rate.
 func (a *Allowance) BookBulk(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wait := max(a.own.bulk(now), a.world.bulk(now))
+	wait := a.own.bulk(now)
 	if a.world != nil {
 		if a.turn.IsZero() {
 			a.turn = a.world.book(now)
 		}
-		wait = max(wait, a.turn.Sub(now))
+		wait = max(wait, min(max(a.world.bulk(now), a.turn.Sub(now)), a.part.bulk(now)))
 	}
 	switch {
 	case wait <= 0:
@@ -72,9 +79,11 @@ func (a *Allowance) BookBulk(now time.Time) time.Duration {
 // Spend implements link.Rate.
 func (a *Allowance) Spend(now time.Time, size int) {
 	a.own.spend(now, size)
-	a.world.spend(now, size)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.world != nil {
+		a.part.spend(now, size, a.open)
+	}
 	if !a.open {
 		// BookBulk hasn't allowed this datagram, so it doesn't use up our turn.
 		return

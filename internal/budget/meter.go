@@ -35,9 +35,10 @@ type Meter struct {
 	rate    int           // never changes
 	savings time.Duration // the time for which an idle meter saves up; never changes
 
-	mu   sync.Mutex // guards the fields below
-	paid time.Time  // when everything sent is paid for; counts as now-savings if earlier
-	turn time.Time  // time of the next turn that isn't taken yet
+	mu    sync.Mutex // guards the fields below
+	paid  time.Time  // when everything sent is paid for; counts as now-savings if earlier
+	turn  time.Time  // time of the next turn that isn't taken yet
+	users users      // the connections among which a world's rate is divided
 }
 
 // NewMeter returns a meter of rate bytes per second, or nil for rate 0.

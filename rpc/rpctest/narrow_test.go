@@ -123,3 +123,82 @@ func TestOverflowOfAWorldThatStands(t *testing.T) {
 		})
 	}
 }
+
+var (
+	flare      = rpc.NewClass("Flare")
+	flareState = rpc.NewState[flareBody](flare)
+	flareBang  = rpc.Multicast[string](flare, "Bang", rpc.Reliable)
+)
+
+type flareBody struct{ X, Y, Z, W float64 }
+
+type flareObject struct {
+	actor *rpc.Actor
+	body  flareBody
+	seen  int // updates
+}
+
+// TestResendsCostTheirOwnerTheWorldRate: clients whose path loses most packets have reliable calls
+// sent again and again, which WorldRate doesn't delay. The states of the others arrive all the
+// same. None did before.
+func TestResendsCostTheirOwnerTheWorldRate(t *testing.T) {
+	const good, bad, seconds = 4, 5, 5
+	path := emulation.Settings{PktLag: 10 * time.Millisecond}
+	rpctest.Run(t, path, func(t *testing.T, net *rpctest.Network) {
+		bind := func() (*rpc.World, *[]*flareObject) {
+			w, err := rpc.NewWorld(rpc.Config{WorldRate: 600_000})
+			require.NoError(t, err)
+			all := new([]*flareObject)
+			b := rpc.Bind(w, flare, func(a *rpc.Actor) *flareObject {
+				*all = append(*all, &flareObject{actor: a})
+				return (*all)[len(*all)-1]
+			})
+			rpc.Replicate(b, flareState, func(f *flareObject) *flareBody { return &f.body })
+			rpc.OnRep(b, flareState, func(f *flareObject, _ flareBody) { f.seen++ })
+			rpc.On(b, flareBang, func(*flareObject, *rpc.Call, string) {})
+			return w, all
+		}
+		server, flares := bind()
+		net.Server(server)
+		for range 40 {
+			_, err := server.Spawn(flare, nil, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+		}
+		ticks := 0
+		net.OnTick(func(time.Time) { // 58 kB/s for each client
+			ticks++
+			for i, f := range *flares {
+				f.body.X = float64(ticks)
+				if (i+ticks)%6 == 0 {
+					require.NoError(t, flareBang.Call(f.actor, strings.Repeat("x", 200)))
+				}
+			}
+		})
+		var seen []*[]*flareObject
+		lossy := path
+		lossy.PktLoss = 60
+		for i := range good + bad {
+			w, copies := bind()
+			conn := net.Client(w)
+			if i < good {
+				seen = append(seen, copies)
+			} else {
+				net.EmulateOne(conn, lossy)
+			}
+		}
+		net.Advance(15 * time.Second)
+		before := updatesOf(seen)
+		net.Advance(seconds * time.Second)
+		require.Greater(t, updatesOf(seen)-before, good*40*30*seconds*9/10)
+	})
+}
+
+// updatesOf returns how many updates the copies of all clients have seen.
+func updatesOf(clients []*[]*flareObject) (sum int) {
+	for _, copies := range clients {
+		for _, f := range *copies {
+			sum += f.seen
+		}
+	}
+	return sum
+}
