@@ -89,6 +89,17 @@ func (ch *channel) firstDroppable() int {
 // isBulk reports whether the channel carries bulk, which is what transfers send.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
+// isPlay reports whether the channel carries play, which is the game's own traffic.
+func (ch *channel) isPlay() bool { return ch.priority != Bulk && ch.number != 0 }
+
+// memory returns the number of bytes that the entries of the reliable buffer hold.
+func (ch *channel) memory() (bytes int) {
+	for n := ch.first; n < ch.next; n++ {
+		bytes += ch.out.at(n).memory()
+	}
+	return bytes
+}
+
 // ownEntries is the maximum number of slots that a channel may keep for itself. It's enough
 // for a tick of play.
 //

@@ -26,6 +26,12 @@ type Config struct {
 	// the owner takes them. The default is 256 KiB, which is also the lowest value allowed.
 	ReceiveLimit int
 
+	// SendLimit is the maximum number of bytes that reliable messages of play may hold here
+	// until the peer has acknowledged them. They count with the memory that they take. Beyond
+	// the limit, Open and Send fail as if a reliable buffer were full (see Overflow). The
+	// default is 32 MiB.
+	SendLimit int
+
 	// AckDelay is the maximum delay of an ack. It is from 5 to 200 ms. The default is 40 ms.
 	AckDelay time.Duration
 
@@ -50,7 +56,7 @@ type Config struct {
 	// long, a packet that asks for one is sent. 0 means that there are no keep-alives.
 	KeepAlive time.Duration
 
-	// Overflow says what happens when a reliable buffer is full.
+	// Overflow says what happens when a reliable buffer is full, or SendLimit is exceeded.
 	Overflow Policy
 
 	// Trace, if it is not nil, is called for each step of a message or packet. It must not call
@@ -68,6 +74,7 @@ type Config struct {
 
 const (
 	minReceiveLimit = 256 << 10 // bytes that a peer may send before it receives a limit
+	sendLimit       = 32 << 20  // default of SendLimit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
 	minAckDelay     = 5 * time.Millisecond
@@ -84,6 +91,7 @@ func (c Config) withDefaults() Config {
 	c.ReliableBuffer = cmp.Or(c.ReliableBuffer, 256)
 	c.MaxBunch = cmp.Or(c.MaxBunch, MaxBunchBytes)
 	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, minReceiveLimit)
+	c.SendLimit = cmp.Or(c.SendLimit, sendLimit)
 	c.AckDelay = cmp.Or(c.AckDelay, 40*time.Millisecond)
 	c.History = cmp.Or(c.History, maxHistory)
 	c.MaxChannels = cmp.Or(c.MaxChannels, maxChannels)
@@ -106,6 +114,9 @@ func (c Config) params() Params {
 func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes, the least is %d", c.ReceiveLimit, minReceiveLimit)
+	}
+	if c.SendLimit < 0 {
+		return fmt.Errorf("bunch: Config.SendLimit is %d bytes", c.SendLimit)
 	}
 	if c.IdleTimeout < 0 {
 		return fmt.Errorf("bunch: Config.IdleTimeout is %v", c.IdleTimeout)

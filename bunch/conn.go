@@ -147,6 +147,9 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	if p > Bulk {
 		return 0, fmt.Errorf("bunch: unknown priority %d", p)
 	}
+	if p != Bulk && c.OverSendLimit() {
+		return 0, c.overSendLimit()
+	}
 	ch := c.channels.create(p)
 	if ch == nil {
 		return 0, fmt.Errorf("bunch: no channel left: %d of %d open at once (MaxChannels), next number %d of %d",
@@ -175,7 +178,10 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 		return fmt.Errorf("bunch: channel %d cannot have priority %d", number, p)
 	}
 	from := c.level(ch)
+	held := ch.memory()
+	c.addHeld(ch, -held)
 	ch.priority = p
+	c.addHeld(ch, held)
 	to := c.level(ch)
 	if from == to {
 		return nil

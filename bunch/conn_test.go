@@ -21,6 +21,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"ReliableBuffer", func(c *Config) { c.ReliableBuffer = -256 }},
 		{"MaxBunch", func(c *Config) { c.MaxBunch = 65537 }},
 		{"ReceiveLimit", func(c *Config) { c.ReceiveLimit = 256<<10 - 1 }},
+		{"SendLimit", func(c *Config) { c.SendLimit = -1 }},
 		{"AckDelay", func(c *Config) { c.AckDelay = 4 * ms }},
 		{"AckDelay", func(c *Config) { c.AckDelay = 5*ms - 1 }},
 		{"AckDelay", func(c *Config) { c.AckDelay = 200*ms + time.Microsecond }},

@@ -30,9 +30,10 @@
 //
 // [Conn.Reliable] returns how much of a channel's reliable buffer is in use (UE: NumOutRec of
 // RELIABLE_BUFFER). One entry is reserved for the close. A message that does not fit into the
-// remaining entries ends the connection with [ReliableBufferOverflow], as it does in Unreal.
-// With the policy [OverflowError], Send returns [ErrReliableBufferFull] instead. [Conn.Held]
-// lists what is in the buffer, and [Conn.Watch] requests a wake-up once it has drained.
+// remaining entries ends the connection with [ReliableBufferOverflow], as it does in Unreal. So
+// does a message of play if all of them together hold more than [Config].SendLimit. With the
+// policy [OverflowError], Send returns [ErrReliableBufferFull] instead. [Conn.Held] lists what is
+// in the buffer, and [Conn.Watch] requests a wake-up once it has drained.
 //
 // # Driving a Conn
 //
@@ -72,8 +73,8 @@
 //
 // Everything that grows has a limit: the sizes of messages, the entries of a buffer, open
 // channels, undecided packets, the bytes that reliable messages hold at the receiver (flow
-// control, [Config].ReceiveLimit), unreliable and tracked messages waiting at either end,
-// assemblies and pieces.
+// control, [Config].ReceiveLimit) and at the sender ([Config].SendLimit, for play), unreliable and
+// tracked messages waiting at either end, assemblies and pieces.
 //
 // Whatever a peer sends, a Conn holds no more than its ReceiveLimit plus 1 MiB, plus 512 bytes
 // for each channel of the peer whose opening message the owner has taken. [Conn.Refuse] forbids

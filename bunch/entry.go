@@ -72,6 +72,19 @@ func (e *entry) cost() int {
 	return 0
 }
 
+// entryMemory is about the most memory that an entry takes here besides its payload: its slot, and
+// as much again because half of a ring may be unused.
+const entryMemory = 2 * 96
+
+// memory returns the number of bytes that are held here until the entry is acknowledged. A close
+// also keeps its channel.
+func (e *entry) memory() int {
+	if e.flags&flagClose != 0 {
+		return entryMemory + cap(e.payload) + channelCost
+	}
+	return entryMemory + cap(e.payload)
+}
+
 // cut cuts piece i in two and gives the first of the two size bytes. It does nothing and
 // returns false if the piece is in flight, if one of the two would be empty, or if there would
 // be more than maxPieces pieces.

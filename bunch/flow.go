@@ -9,7 +9,9 @@ import "time"
 // Channel 0 is exempt, so that control messages get through while a world is stopped. It has a
 // limit of its own, maxControl.
 type flow struct {
-	entries int // in all our reliable buffers
+	// Our reliable buffers.
+	entries int // in all of them
+	held    int // memory of the entries of play, in bytes; at most SendLimit and one message more
 
 	// Sending.
 	sent      uint64 // price of all entries ever sent

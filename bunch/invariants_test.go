@@ -24,7 +24,7 @@ func checkConn(t testing.TB, c *Conn) {
 		return
 	}
 	copies := checkFlights(t, c)
-	entries, owed, behind, unreliables := 0, 0, 0, backlog{}
+	entries, memory, owed, behind, unreliables := 0, 0, 0, 0, backlog{}
 	var queued, behindBytes [levels]int
 	for number, ch := range c.channels.open {
 		if number != ch.number {
@@ -35,6 +35,9 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 		waiting := checkEntries(t, c, ch, copies)
 		entries += ch.outstanding()
+		if ch.isPlay() {
+			memory += ch.memory()
+		}
 		if ch.owesAnswer() {
 			owed++
 		}
@@ -70,6 +73,7 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
+	same(t, int64(memory), int64(c.flow.held), "bytes of entries of play")
 	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")

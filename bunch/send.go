@@ -10,8 +10,9 @@ import (
 // Send queues a message for a channel. It copies payload.
 //
 // The connection is unchanged if the error is ErrBunchTooLarge, ErrClosed or, with the policy
-// OverflowError, ErrReliableBufferFull. With OverflowClose, a reliable buffer that is full
-// ends the connection, and the error is an *Error with code ReliableBufferOverflow.
+// OverflowError, ErrReliableBufferFull. With OverflowClose, a reliable buffer that is full ends
+// the connection, and so do reliable messages that hold more than the SendLimit. The error is
+// then an *Error with code ReliableBufferOverflow.
 func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -81,6 +82,9 @@ func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 // sendReliable puts a message into the reliable buffer. A small message joins the newest entry
 // if there is still room in it. Otherwise the message takes one or more entries of its own.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
+	if ch.isPlay() && c.OverSendLimit() {
+		return c.overSendLimit()
+	}
 	if c.merge(ch, d, payload) {
 		return nil
 	}
@@ -119,13 +123,27 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 // overflow handles a message of n entries that ch has no room for, according to
 // Config.Overflow.
 func (c *Conn) overflow(ch *channel, n int) error {
-	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
+	return c.noRoom("channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
+		ch.number, ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer), n)
+}
+
+// OverSendLimit reports whether the reliable messages of play hold more than Config.SendLimit,
+// so that Open and Send fail.
+func (c *Conn) OverSendLimit() bool { return c.flow.held > c.config.SendLimit }
+
+// overSendLimit handles a message or a channel that is one too many for Config.SendLimit.
+func (c *Conn) overSendLimit() error {
+	return c.noRoom("reliable messages hold %d bytes until the peer acknowledges them, at most %d (SendLimit)",
+		c.flow.held, c.config.SendLimit)
+}
+
+// noRoom handles something that there's no room for, according to Config.Overflow. The text
+// says why there's none.
+func (c *Conn) noRoom(format string, args ...any) error {
 	if c.config.Overflow == OverflowError {
-		return fmt.Errorf("%w: channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
-			ErrReliableBufferFull, ch.number, out, slots, n)
+		return fmt.Errorf("%w: "+format, append([]any{ErrReliableBufferFull}, args...)...)
 	}
-	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
-		ch.number, out, slots, n))
+	return c.fail(violation(ReliableBufferOverflow, format, args...))
 }
 
 // merge adds a small message to the newest entry, provided that the entry has room and hasn't
@@ -141,7 +159,9 @@ func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 		return false
 	}
 	e.messages++
+	before := e.memory()
 	e.payload = c.blocks.grow(e.payload, size)
+	c.addHeld(ch, e.memory()-before)
 	e.payload = appendMessage(e.payload, payload)
 	e.pieces[0].end = uint16(len(e.payload))
 	c.addQueued(ch, size)
@@ -154,11 +174,22 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 		flags |= flagOpen
 	}
 	ch.ensureSlot(&c.rings)
-	ch.out.at(ch.next).init(flags, block)
+	e := ch.out.at(ch.next)
+	e.init(flags, block)
 	ch.next++
 	c.flow.entries++
+	c.addHeld(ch, e.memory())
 	c.addQueued(ch, len(block))
 	c.schedule(ch)
+}
+
+// addHeld is called when the memory that entries of ch hold changes. bytes is the change, which
+// may be negative. Bulk isn't counted, because package stream limits what it sends, nor is channel
+// 0, whose reliable buffer is small.
+func (c *Conn) addHeld(ch *channel, bytes int) {
+	if ch.isPlay() {
+		c.flow.held += bytes
+	}
 }
 
 // addQueued is called when the number of bytes queued on ch changes. bytes is the change,

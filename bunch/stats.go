@@ -32,6 +32,7 @@ type Stats struct {
 	Window       int // bytes that bulk may have in flight
 	DeliveryRate int // bytes per second
 	Queued       int // bytes queued here that were never sent
+	Unacked      int // memory of unacknowledged reliable messages of play; see Config.SendLimit
 
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
@@ -91,6 +92,7 @@ func (c *Conn) Stats() Stats {
 		s.DeliveryRate = recovery.Bytes(c.path.Rate, time.Second)
 	}
 	s.Queued = c.Queued()
+	s.Unacked = c.flow.held
 	return s
 }
 
