@@ -172,6 +172,28 @@ type Config struct {
 	// needed.
 	ReceiveLimit int
 
+	// SendLimit is the maximum number of bytes that reliable calls, opens and closes may hold
+	// here for a connection until the other side has acknowledged them. If its world stops
+	// ticking, it acknowledges up to its ReceiveLimit, and the rest waits here. The default is
+	// 32 MiB, enough for 25,000 actors with 1,100 bytes of states each that open at once, or
+	// 32,767 with 700.
+	//
+	// What counts is the memory. Each entry of a reliable buffer takes 192 bytes in addition to a
+	// block of 128 or 1,100 bytes, and a close takes 512 more. Transfers of package stream have
+	// limits of their own.
+	//
+	// A call or an open beyond the limit closes the connection with [ReliableBufferOverflow], or
+	// returns an error if Bunch.Overflow is [bunch.OverflowError].
+	SendLimit int
+
+	// SendBudget limits the sum of these bytes over all connections. The default is 512 MiB.
+	//
+	// The sum is computed once a second. If it is above the limit, connections are closed with
+	// [ReliableBufferOverflow] until the rest is within it, whatever Bunch.Overflow is. The first
+	// to go are those that hold the most, multiplied by the time since they last held less than
+	// 256 KiB. A client that joins or stalls for a moment thus outlasts one that takes nothing.
+	SendBudget int
+
 	// MaxLocalCalls is the maximum number of calls made in this world that may wait for the next
 	// Dispatch. The default is 4,096.
 	MaxLocalCalls int
@@ -331,7 +353,7 @@ type Config struct {
 	KeepAlive   time.Duration // default 10 s; negative means none
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow,
-	// Trace …). The world itself sets Client, ReceiveLimit, KeepAlive, Rate and Random.
+	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random.
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
 	// TickRate.
 	Bunch bunch.Config
@@ -402,6 +424,8 @@ func (c Config) withDefaults() Config {
 	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
 	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
 	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, 8<<20)
+	c.SendBudget = cmp.Or(c.SendBudget, 512<<20)
+	c.SendLimit = cmp.Or(c.SendLimit, 32<<20)
 	c.MaxLocalCalls = cmp.Or(c.MaxLocalCalls, 4096)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxPosts = cmp.Or(c.MaxPosts, 65536)
@@ -469,6 +493,8 @@ func (c *Config) validate() error {
 		notNegative("MaxHandshakes", c.MaxHandshakes),
 		notNegative("ReceiveBudget", c.ReceiveBudget),
 		notNegative("ReceiveLimit", c.ReceiveLimit),
+		notNegative("SendBudget", c.SendBudget),
+		notNegative("SendLimit", c.SendLimit),
 		notNegative("MaxLocalCalls", c.MaxLocalCalls),
 		notNegative("MaxPosts", c.MaxPosts),
 		notNegative("Rate", c.Rate),

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -72,6 +73,8 @@ type Conn struct {
 	// Actors. Used only by the world's goroutine.
 	copies copies // client
 	shown  shown  // server
+
+	backlog backlog // used only by the world's goroutine
 
 	// Counters. Safe for concurrent use.
 	reserved atomic.Int64 // bytes reserved from Config.ReceiveBudget
@@ -277,6 +280,7 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	config := w.config.Bunch
 	config.Client = !c.server
 	config.ReceiveLimit = minReceiveLimit
+	config.SendLimit = w.config.SendLimit
 	config.KeepAlive = 0
 	if !c.server {
 		// We don't leave keep-alives to QUIC. Its keep-alive packets are so small that a
@@ -428,6 +432,76 @@ func (c *Conn) applyReceiveLimit() {
 	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
 	// could set an older value.
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
+}
+
+// A backlog is how much reliable messages to a peer held when World.sampleRates last looked.
+type backlog struct {
+	bytes int
+	calm  time.Time // when bytes was last below minReceiveLimit
+}
+
+// set is called at each sample.
+func (b *backlog) set(bytes int, now time.Time) {
+	b.bytes = bytes
+	if bytes < minReceiveLimit || b.calm.IsZero() {
+		b.calm = now
+	}
+}
+
+// weight is the share of the blame if Config.SendBudget is exceeded: the bytes, multiplied by the
+// seconds that they have been many. A second is added because even a new backlog takes memory.
+func (b *backlog) weight(now time.Time) float64 {
+	return float64(b.bytes) * (now.Sub(b.calm).Seconds() + 1)
+}
+
+// logClosed logs the error of a call or an open if it has closed the connection.
+func (c *Conn) logClosed(err error) {
+	if cause, ok := errors.AsType[*CloseError](err); ok {
+		c.world.log.Error("connection closed by a call",
+			"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	}
+}
+
+// openFailed returns the error for an open of an actor that the machine did not accept. If the
+// machine has failed because too much is waiting for the client (Config.SendLimit), openFailed also
+// closes the connection. The caller holds the link's lock.
+func (c *Conn) openFailed(class *Class, err error) error {
+	var fatal *bunch.Error
+	switch {
+	case !c.machine.OverSendLimit():
+		return err
+	case !errors.As(err, &fatal):
+		return fmt.Errorf("%s: %w", c.describeOverLimit(), bunch.ErrReliableBufferFull)
+	}
+	cause := &CloseError{
+		Code:   Code(fatal.Code),
+		Reason: fmt.Sprintf("open %s: %s", class.name, c.describeOverLimit()),
+		cause:  err,
+	}
+	c.abort(cause)
+	return cause
+}
+
+// describeOverLimit is like Actor.describeFull, but for Config.SendLimit. The caller holds the link's
+// lock.
+func (c *Conn) describeOverLimit() string {
+	return fmt.Sprintf("what waits for the other side's acks has reached %s (Config.SendLimit): %s",
+		statnet.Plural(c.world.config.SendLimit, "byte", "bytes"), c.describeUnacked())
+}
+
+// describeUnacked returns how much memory unacknowledged messages hold on the connection, which
+// calls these are, and what to do about that. The caller holds the link's lock.
+func (c *Conn) describeUnacked() string {
+	var held statnet.Holders
+	var untaken time.Duration
+	for _, channel := range c.channels.sorted() {
+		a := c.channels.byNumber[channel]
+		if o := a.openingOn(c); o != nil {
+			a.listBuffered(&held, o)
+			untaken = max(untaken, c.machine.Untaken(channel))
+		}
+	}
+	return fmt.Sprintf("%d bytes here, and open channels have %s; %s", c.machine.Stats().Unacked, held.String(), advice(untaken))
 }
 
 // needsTick reports whether the connection needs a tick even if nothing arrives.

@@ -16,8 +16,9 @@ import (
 // actor or the limit. If a call is too large, its error wraps [bunch.ErrBunchTooLarge].
 //
 // A call that finds its reliable buffer full closes the connection with [ReliableBufferOverflow],
-// as in Unreal. If Config.Bunch.Overflow is [bunch.OverflowError], the call sends nothing
-// instead, and returns an error that wraps [bunch.ErrReliableBufferFull].
+// as in Unreal, and so does a call beyond Config.SendLimit. If Config.Bunch.Overflow is
+// [bunch.OverflowError], the call sends nothing instead, and returns an error that wraps
+// [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner is returned if a client calls a Server RPC on an actor that it does not
 	// own, or if OpenTo is to open an [OnlyRelevantToOwner] actor for another client.
@@ -87,7 +88,8 @@ func errOtherWorld(by string) error {
 type Code uint16
 
 const (
-	// ReliableBufferOverflow means that a reliable call found the buffer of its channel full.
+	// ReliableBufferOverflow means that a reliable call found the buffer of its channel full, or
+	// that all reliable messages together held more than Config.SendLimit or SendBudget.
 	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
 
 	// ConnectionTimeout means that the peer stopped sending.

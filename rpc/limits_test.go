@@ -39,6 +39,8 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes, the limit is 4096"},
 		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes, one connection needs 262144"},
 		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes, every connection has at least 262144"},
+		{Config{SendLimit: -1}, "Config.SendLimit is -1, must not be negative"},
+		{Config{SendBudget: -1}, "Config.SendBudget is -1, must not be negative"},
 		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "Config.Bunch is not valid"},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
 	} {

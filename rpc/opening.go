@@ -293,6 +293,7 @@ func (a *Actor) open(c *Conn) error {
 	channel, err := a.openOn(c, message)
 	c.link.Unlock()
 	if err != nil {
+		c.logClosed(err)
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
 	}
 
@@ -387,7 +388,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 				cause:  err,
 			})
 		}
-		return 0, err
+		return 0, c.openFailed(a.class, err)
 	}
 	if earlier, ok := c.shown.closedChannels.take(a.ref); ok {
 		if err = c.machine.After(channel, earlier); err != nil {

@@ -265,10 +265,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c.link.Unlock()
 
 	// Do the rest without the lock, because logging may take a while.
-	if cause, ok := errors.AsType[*CloseError](err); ok {
-		c.world.log.Error("connection closed by a call",
-			"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
-	}
+	c.logClosed(err)
 	if sent {
 		a.world.logs.Sent(c.callForLog(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
 	}
@@ -330,25 +327,33 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 // and what to do about that. UE prints the same list on ReliableBufferOverflow.
 func (a *Actor) describeFull(to *opening, size int) string {
 	machine := to.conn.machine
-	out, slots := machine.Reliable(to.channel)
-	advice := "call less often or unreliably, or use package stream for bulk"
-	if untaken := machine.Untaken(to.channel); untaken >= longUntaken {
-		advice = fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it",
-			untaken.Round(100*time.Millisecond))
+	if machine.OverSendLimit() {
+		return to.conn.describeOverLimit()
 	}
+	out, slots := machine.Reliable(to.channel)
+	var held statnet.Holders
+	a.listBuffered(&held, to)
 	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"),
-		out, slots, a.bufferedCalls(to), advice)
+		out, slots, held.String(), advice(machine.Untaken(to.channel)))
+}
+
+// advice returns what to do if too much waits for the other side. untaken is how long its world
+// has taken nothing.
+func advice(untaken time.Duration) string {
+	if untaken < longUntaken {
+		return "call less often or unreliably, or use package stream for bulk"
+	}
+	return fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it",
+		untaken.Round(100*time.Millisecond))
 }
 
 // If the peer's world takes no message for longUntaken, describeFull blames that world. A world
 // takes everything that has arrived at each tick, and no tick should take that long.
 const longUntaken = time.Second
 
-// bufferedCalls lists the calls that are waiting for their acks, in the order in which their names
-// first appear.
-func (a *Actor) bufferedCalls(to *opening) string {
-	var list statnet.Holders
+// listBuffered adds the calls that are waiting for their acks to list.
+func (a *Actor) listBuffered(list *statnet.Holders, to *opening) {
 	total := 0
 	to.conn.machine.Held(to.channel, func([]byte, int) { total++ })
 
@@ -362,7 +367,6 @@ func (a *Actor) bufferedCalls(to *opening) string {
 		}
 		list.Add(name, entries)
 	})
-	return list.String()
 }
 
 // nameOf returns the name of the call whose encoding begins with head.

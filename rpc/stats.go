@@ -72,6 +72,7 @@ type Stats struct {
 	InFlight     int // bytes sent but not yet acknowledged
 	Window       int // limit on the bytes that bulk may have in flight
 	Queued       int // bytes waiting to be sent
+	Unacked      int // memory of reliable messages not yet acknowledged: see Config.SendLimit
 	DeliveryRate int // bytes per second that the path can deliver, not just RateOut
 	MaxDatagram  int // largest datagram that QUIC sends now; see Sealed for sealed packets
 	ReceiveLimit int // limit on the bytes of received reliable messages that may wait here
@@ -252,6 +253,7 @@ func statsOf(m *bunch.Stats, l *link.Stats) Stats {
 		InFlight:          m.InFlight,
 		Window:            m.Window,
 		Queued:            m.Queued,
+		Unacked:           m.Unacked,
 		DeliveryRate:      m.DeliveryRate,
 		Drops: Drops{
 			State:         m.DroppedTracked,
@@ -357,11 +359,15 @@ func (w *World) sampleRates() {
 		return
 	}
 	w.lastSample = now
+	unacked := 0
 	for _, c := range w.announced {
 		m := c.counts()
 		l := c.link.Stats()
 		c.rates.Of(now, counters(&m, &l))
+		c.backlog.set(m.Unacked, now)
+		unacked += m.Unacked
 	}
+	w.keepSendBudget(unacked, now)
 }
 
 // shownChannels is how many channels a table lists. We pick those whose reliable buffers are

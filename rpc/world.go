@@ -576,3 +576,26 @@ func (w *World) tellAcked() {
 	}
 	w.game.RunTasks()
 }
+
+// keepSendBudget closes the connections with the heaviest backlogs until the others hold no more
+// than Config.SendBudget. unacked is the sum of all of them.
+func (w *World) keepSendBudget(unacked int, now time.Time) {
+	for limit := w.config.SendBudget; unacked > limit; {
+		c := slices.MaxFunc(w.announced, func(a, b *Conn) int {
+			return cmp.Compare(a.backlog.weight(now), b.backlog.weight(now))
+		})
+		if c.backlog.bytes == 0 {
+			return // all have been closed
+		}
+		c.link.Lock()
+		reason := fmt.Sprintf("reliable messages of all connections hold %d bytes, at most %d (Config.SendBudget): %s",
+			unacked, limit, c.describeUnacked())
+		c.link.Unlock()
+		if c.usable() {
+			w.log.Error("connection closed for its backlog", "conn", c, "reason", reason)
+			c.abort(&CloseError{Code: ReliableBufferOverflow, Reason: reason})
+		}
+		unacked -= c.backlog.bytes
+		c.backlog.bytes = 0
+	}
+}
