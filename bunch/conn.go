@@ -228,6 +228,10 @@ func (c *Conn) IsOpen(number uint64) bool {
 	return ch != nil && !ch.outClosed
 }
 
+// OverSendLimit reports whether the reliable messages of play hold more than Config.SendLimit,
+// so that Open and Send fail.
+func (c *Conn) OverSendLimit() bool { return c.flow.held > c.config.SendLimit }
+
 // Reliable returns the number of entries in use in a channel's reliable buffer, and the number
 // of entries that the buffer has. UE: NumOutRec and RELIABLE_BUFFER.
 func (c *Conn) Reliable(number uint64) (out, slots int) {

@@ -127,10 +127,6 @@ func (c *Conn) overflow(ch *channel, n int) error {
 		ch.number, ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer), n)
 }
 
-// OverSendLimit reports whether the reliable messages of play hold more than Config.SendLimit,
-// so that Open and Send fail.
-func (c *Conn) OverSendLimit() bool { return c.flow.held > c.config.SendLimit }
-
 // overSendLimit handles a message or a channel that is one too many for Config.SendLimit.
 func (c *Conn) overSendLimit() error {
 	return c.noRoom("reliable messages hold %d bytes until the peer acknowledges them, at most %d (SendLimit)",

@@ -482,8 +482,8 @@ func (c *Conn) openFailed(class *Class, err error) error {
 	return cause
 }
 
-// describeOverLimit is like Actor.describeFull, but for Config.SendLimit. The caller holds the link's
-// lock.
+// describeOverLimit is like Actor.describeFull, but for Config.SendLimit. The caller holds the
+// link's lock.
 func (c *Conn) describeOverLimit() string {
 	return fmt.Sprintf("what waits for the other side's acks has reached %s (Config.SendLimit): %s",
 		statnet.Plural(c.world.config.SendLimit, "byte", "bytes"), c.describeUnacked())

@@ -38,7 +38,7 @@ func (s *sender) send(now time.Time) {
 		s.rest.may -= n
 		s.sent.may += n
 	}
-	for s.bulk && s.allowance.Bulk(now) == 0 {
+	for s.bulk && s.allowance.BookBulk(now) == 0 {
 		s.sent.bulk += spend(1200)
 	}
 }
@@ -210,7 +210,7 @@ func TestWorldWithoutDebtHasNoParts(t *testing.T) {
 	for range 1000 {
 		a := c.senders[r.IntN(len(c.senders))].allowance
 		c.now = c.now.Add(time.Duration(r.IntN(int(20 * time.Millisecond))))
-		require.Equal(t, c.world.bulk(c.now), max(0, a.Bulk(c.now)-max(0, a.turn.Sub(c.now))), "beside its turn")
+		require.Equal(t, c.world.bulk(c.now), max(0, a.BookBulk(c.now)-max(0, a.turn.Sub(c.now))), "beside its turn")
 		if c.world.play(c.now, 0) == 0 {
 			require.Zero(t, a.Play(c.now))
 			a.Spend(c.now, r.IntN(1200))
@@ -265,7 +265,7 @@ func TestAllowanceAllocatesNothing(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		for _, a := range all {
 			a.Play(now)
-			a.Bulk(now)
+			a.BookBulk(now)
 			a.Spend(now, 100)
 		}
 	}))
