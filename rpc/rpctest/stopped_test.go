@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/rpctest"
@@ -212,5 +213,41 @@ func TestSendBudget(t *testing.T) {
 			require.ErrorContains(t, err, "ReliableBufferOverflow: reliable messages of all connections hold")
 			require.ErrorContains(t, err, "at most 16777216 (Config.SendBudget)")
 		}
+	})
+}
+
+// TestSendLimitAsAnError: with OverflowError, calls and opens beyond the limit fail, and the client
+// gets what was accepted once it ticks again.
+func TestSendLimitAsAnError(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		const limit = 1 << 20
+		c := newParade(t, net, rpc.Config{SendLimit: limit, Bunch: bunch.Config{Overflow: bunch.OverflowError}})
+		c.spawn(100, 10)
+		client := c.join()
+		net.Advance(time.Second)
+		net.Pause(client.world, 20*time.Second)
+		heard, refused := 0, 0
+		for n := 0; net.Elapsed() < 25*time.Second; n++ {
+			for _, a := range c.flags[:100] {
+				if err := flagNews.Call(a, strings.Repeat("n", 1000)); err == nil {
+					heard++
+				} else {
+					require.ErrorIs(t, err, bunch.ErrReliableBufferFull)
+					require.ErrorContains(t, err, "Config.SendLimit")
+					refused++
+				}
+			}
+			if n%10 == 0 {
+				c.spawn(1, 10) // nobody's Spawn fails for a client that can't have the actor
+			}
+			require.LessOrEqual(t, c.server.Conns()[0].Stats().Unacked, limit+64<<10)
+			net.Advance(time.Second / 10)
+		}
+		net.Advance(2 * time.Second)
+		require.Empty(t, c.left)
+		require.Greater(t, refused, 1000)
+		require.Equal(t, heard, client.heard)
+		require.Less(t, client.copies, len(c.flags))
+		require.Greater(t, client.copies, 100)
 	})
 }
