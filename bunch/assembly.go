@@ -120,6 +120,64 @@ func (a *assemblies) finish(asm *assembly) []byte {
 	return message
 }
 
+// receiveUnreliable handles an unreliable bunch. number is the number of the packet that
+// carried it, and size is the size of the datagram.
+//
+// Of two UnreliableSequenced messages, the one in the packet with the higher number is newer,
+// since the peer sends them once and in order, and packet numbers don't wrap. Within a packet,
+// the later message is newer.
+func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
+	if ch.number == 0 {
+		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
+	}
+	if !ch.opened {
+		c.stats.DroppedBeforeOpen++
+		return nil
+	}
+
+	last := number // the newest packet with a part of the message
+	if h.delivery() == UnreliableSequenced && number < ch.newest {
+		c.stats.DroppedLate++
+		return nil
+	}
+	if h.inParts() {
+		var whole []byte
+		var err error
+		if whole, last, err = c.assemble(ch, number, h, payload); whole == nil || err != nil {
+			return err
+		}
+		payload, size = whole, len(whole)
+	}
+
+	if len(payload) > c.limits.MaxBunch {
+		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
+			ch.number, len(payload), c.limits.MaxBunch)
+	}
+	if h.delivery() == UnreliableSequenced {
+		ch.newest = last
+	}
+	if !c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size) {
+		c.stats.DroppedUnreliable++
+	}
+	return nil
+}
+
+// deliverUnreliable queues an unreliable or tracked message for Next. Such messages aren't
+// charged to the peer's limit. If too many of them are waiting for the owner, deliverUnreliable
+// drops the message and returns false.
+func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
+	cost := unreliablePrice(1, len(m.Payload))
+	if !c.assemblies.fits(cost) {
+		return false
+	}
+	c.assemblies.waiting += cost
+	s := slot{flags: flagWhole}
+	c.payloads.keep(&s, m.Payload, size)
+	m.Payload, m.pinned = s.payload, s.pinned
+	c.deliver(ch, &m)
+	return true
+}
+
 // assemble handles a part from the packet with the given number. If the part completes its
 // message, assemble returns the message, and the number of the newest packet that
 // contained a part of it.
