@@ -9,7 +9,7 @@ const (
 	// partSpan is the maximum difference between the numbers of two packets with parts of the
 	// same message. No two messages within that many packets have the same 16-bit number: a UDP
 	// datagram has at most 65,507 bytes, which is enough for the first parts of 59 messages. At
-	// most 30,208 messages can therefore begin in 512 packets.
+	// most 30,208 messages can therefore begin in 512 packets, fewer than there are numbers.
 	partSpan = 512
 )
 
@@ -46,11 +46,11 @@ type assemblies struct {
 // fits reports whether there's room for something of this price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// place returns the assembly for a part and makes room for more additional bytes. It evicts the
-// channel's oldest assembly if the channel has too many, and then the connection's oldest
-// assemblies as needed. It returns nil if the complete messages that wait for the owner leave
-// no room for the part.
-func (a *assemblies) place(ch *channel, h header, more int) *assembly {
+// place returns the assembly that a part of size bytes belongs to, which it begins if need be, and
+// makes room for the part. It evicts the channel's oldest assembly if the channel has too many,
+// and then the connection's oldest assemblies as needed. It returns nil if the complete messages
+// that wait for the owner leave no room for the part.
+func (a *assemblies) place(ch *channel, h header, size int) *assembly {
 	asm := ch.assembling(h)
 	if asm == nil {
 		if len(ch.assemblies) == maxAssemblies {
@@ -59,7 +59,7 @@ func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 		asm = a.begin(ch, h)
 	}
 
-	for !a.fits(more) {
+	for !a.fits(size) {
 		// Evict the message being assembled only as a last resort.
 		oldest := a.all[0]
 		if oldest == asm && len(a.all) > 1 {
@@ -108,6 +108,15 @@ func (a *assemblies) drop(asm *assembly) {
 func without(list []*assembly, asm *assembly) []*assembly {
 	i := slices.Index(list, asm)
 	return slices.Delete(list, i, i+1)
+}
+
+// store copies a part of a message that asm doesn't have yet.
+func (a *assemblies) store(asm *assembly, index int, payload []byte) {
+	// An empty part must not be nil, because nil means that the part is missing.
+	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
+	asm.arrived++
+	asm.size += len(payload)
+	a.price += len(payload)
 }
 
 // finish drops an assembly that is complete and returns the message.
@@ -218,12 +227,7 @@ func (c *Conn) assemble(
 	if isLast {
 		asm.total = index + 1
 	}
-	// An empty part must not be nil, because nil means that the part is missing.
-	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
-	asm.arrived++
-	asm.size += len(payload)
-	c.assemblies.price += len(payload)
-
+	c.assemblies.store(asm, index, payload)
 	if asm.size > c.limits.MaxBunch {
 		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)",
 			ch.number, asm.size, c.limits.MaxBunch)

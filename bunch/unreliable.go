@@ -35,11 +35,10 @@ func (b *backlog) add(messages, bytes int) {
 // tracked messages that waited through an outage, and unreliable messages that were
 // passed over for too long.
 //
-// To detect messages that were passed over, it remembers chances. A chance is a time when
-// AppendPacket was free to send unreliable messages, but left some in the queue because
-// of the rate, the room in the packet, or [Conn.After]. A message is overdue if it was
-// queued before a chance and is still there once maxUnreliableWait and a round trip have
-// passed since the chance.
+// A message is passed over each time AppendPacket is free to send unreliable messages but leaves
+// it in the queue, because of the rate, the room in the packet, or [Conn.After]. Such a moment is
+// a chance, of which we remember the latest few. When maxUnreliableWait and a round trip have
+// passed since a chance, the messages that were already queued then are overdue.
 //
 // A message's age alone isn't enough. Its time stamp may be much older than the call to Send,
 // which isn't told the time. And nothing can be sent while a long tick is corked.

@@ -118,7 +118,13 @@ func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behin
 	s.machine.Adapt(unsent)
 	since := clock.Sub(s.began)
 	recent, least, rounds := machine.RecentRTT()
-	s.path.Look(since, recent, least, rounds, s.lastUsed-unsent, behind)
+	s.path.Look(since, state.View{
+		RecentRTT: recent,
+		MinRTT:    least,
+		Rounds:    rounds,
+		Sent:      s.lastUsed - unsent,
+		More:      behind,
+	})
 	s.path.Sent(-unsent)
 	return s.path.Room(since, s.machine.Bytes())
 }

@@ -65,8 +65,8 @@ type Link struct {
 	timer  *time.Timer // wakes the writer at wakeAt
 	wakeAt time.Time   // in the past if the timer isn't set
 
-	// Shared by the reader, the writer and the callers of Unlock. Each field has its own lock or
-	// is atomic, except for writer, which belongs to the writer's goroutine.
+	// Shared by the reader, the writer and the callers of Unlock. ring has its own lock, and write
+	// is set once by New. writer belongs to the goroutine that holds the token in writing.
 	ring    ring          // datagrams received while the writer was busy
 	state   atomic.Int32  // the writer's: asleep, awake, recheck or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
@@ -76,7 +76,9 @@ type Link struct {
 	warned  atomic.Bool // we have logged that the ring was full
 	counts  counters
 
-	expected atomic.Int64 // set by Expect
+	// expected is how many bytes of bulk Expect has announced. The machines only learn whether it
+	// is zero.
+	expected atomic.Int64
 
 	// The end.
 	draining atomic.Bool // a Close waits until the peer has acknowledged all reliable data

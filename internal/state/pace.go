@@ -3,11 +3,11 @@ package state
 import "time"
 
 const (
-	// standing is how long a standing queue updates may cause, or the round trip if that is
-	// longer. On Unreal's Bad network profile, jitter alone moves the minimum of a few round
+	// standing is the delay by a standing queue that updates may cause. If the round trip is
+	// longer than that, they may cause a delay of a round trip. On Unreal's Bad network profile, jitter alone moves the minimum of a few round
 	// trips by more than 50 ms, and slowing down for it made updates seconds old.
 	standing = 50 * time.Millisecond
-	// long is how far a queue may exceed that before we halve the rate once more. It's too long
+	// long is by how much a queue may exceed that before we halve the rate once more. It's too long
 	// to wait for the usual cut to take effect, because the queue continues to grow until we
 	// see that it has drained.
 	long = 250 * time.Millisecond
@@ -110,43 +110,49 @@ func (p *Pace) Lost(lost, of uint64) {
 	p.packets = of
 }
 
-// Look adapts the rate to the path.
-//
-// recent is the minimum of the latest round trips, least is the minimum ever, and rounds counts
-// how often recent has been measured, as bunch.Conn.RecentRTT returns them. The rate changes only
-// if rounds has. left is how many bytes were sent since the last call, and short says that there
-// were more, which could not be sent or were held back.
-func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
+// A View is what Look is told about the path and about the updates since the last call.
+type View struct {
+	// Round trips, as bunch.Conn.RecentRTT returns them.
+	RecentRTT time.Duration // minimum of the latest ones
+	MinRTT    time.Duration // minimum ever
+	Rounds    int           // how often RecentRTT has been measured
+
+	Sent int  // bytes of updates that were sent
+	More bool // there were more updates, which could not be sent or were held back
+}
+
+// Look adapts the rate to the path. It only does so if Rounds has changed since the last call.
+func (p *Pace) Look(now time.Duration, v View) {
 	if now-p.called > idle {
 		// We don't know what has happened on the path in the meantime.
 		p.begin(now)
-		p.rounds = rounds
+		p.rounds = v.Rounds
 	}
 	p.called = now
-	p.sent += left
-	if rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
+	p.sent += v.Sent
+	if v.Rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
 		return
 	}
-	p.rounds = rounds
+	p.rounds = v.Rounds
 	used := float64(p.sent) / (now - p.looked).Seconds()
 	lacks := p.bulkWaited && p.bulkSent < p.sent/bulkShare
 	p.begin(now)
 	if p.base == 0 {
-		p.base = least
+		p.base = v.MinRTT
 	}
-	p.base = min(p.base, recent)
+	p.base = min(p.base, v.RecentRTT)
 	switch {
-	case recent > p.limit():
+	case v.RecentRTT > p.limit():
 		p.met = now
-		p.shrink(now, recent, used)
-	case p.crowd.overflows(p.lost) && recent > least+standing/2:
+		p.shrink(now, v.RecentRTT, used)
+	case p.crowd.overflows(p.lost) && v.RecentRTT > v.MinRTT+standing/2:
 		// The queue that most connections share is full, although it looks short here. It may
 		// hold less than standing, or base may include it.
-		p.shrink(now, recent, used)
+		p.shrink(now, v.RecentRTT, used)
 	default:
 		p.shrunk = 0
 		p.queueSince = 0
-		p.share(now, used, lacks, short)
+		p.share(now, used, lacks, v.More)
 	}
 }
 
