@@ -76,12 +76,12 @@ func (c *parade) join() *listener {
 	return l
 }
 
-// call sends news of so many bytes from each of 300 flags, ten times a second, for d or until the
+// call sends news of so many bytes from each of 200 flags, ten times a second, for d or until the
 // sum of Unacked is more than enough. most is the largest sum.
 func (c *parade) call(d time.Duration, size, enough int) (calls, most int) {
 	news := strings.Repeat("n", size)
 	for end := c.net.Elapsed() + d; c.net.Elapsed() < end && most <= enough; c.net.Advance(time.Second / 10) {
-		for _, a := range c.flags[:min(len(c.flags), 300)] {
+		for _, a := range c.flags[:min(len(c.flags), 200)] {
 			var closed *rpc.CloseError
 			if err := flagNews.Call(a, news); err != nil {
 				require.ErrorAs(c.t, err, &closed)
@@ -145,7 +145,7 @@ func TestSendLimitByOpens(t *testing.T) {
 func TestPausedClientStays(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newParade(t, net, rpc.Config{})
-		c.spawn(300, 10)
+		c.spawn(200, 10)
 		client := c.join()
 		net.Advance(time.Second)
 		net.Pause(client.world, 10*time.Second)
@@ -187,7 +187,7 @@ func TestSendBudget(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		const budget = 16 << 20
 		c := newParade(t, net, rpc.Config{SendBudget: budget})
-		c.spawn(3000, 900)
+		c.spawn(testkit.Brief(1500, 3000), 900)
 		honest := c.join()
 		var stopped []*listener
 		for range 8 {
@@ -197,10 +197,10 @@ func TestSendBudget(t *testing.T) {
 		for _, l := range stopped {
 			net.Pause(l.world, time.Hour)
 		}
-		calls, _ := c.call(time.Minute, 300, budget/2)
+		calls, _ := c.call(time.Minute, 450, budget/2)
 		require.Empty(t, c.left)
 		late := c.join()
-		more, most := c.call(10*time.Second, 300, math.MaxInt)
+		more, most := c.call(10*time.Second, 450, math.MaxInt)
 		net.Advance(time.Second)
 		t.Logf("at most %d KiB, %d left", most>>10, len(c.left))
 		require.LessOrEqual(t, most, budget+budget/2, "within a second")
