@@ -4,8 +4,9 @@ import "time"
 
 const (
 	// standing is the delay by a standing queue that updates may cause. If the round trip is
-	// longer than that, they may cause a delay of a round trip. On Unreal's Bad network profile, jitter alone moves the minimum of a few round
-	// trips by more than 50 ms, and slowing down for it made updates seconds old.
+	// longer than that, they may cause a delay of a round trip. On Unreal's Bad network profile,
+	// jitter alone moves the minimum of a few round trips by more than 50 ms, and slowing down for
+	// it made updates seconds old.
 	standing = 50 * time.Millisecond
 	// long is by how much a queue may exceed that before we halve the rate once more. It's too long
 	// to wait for the usual cut to take effect, because the queue continues to grow until we
