@@ -146,7 +146,10 @@ func TestPlayBesideACarrierThatOpensAgain(t *testing.T) {
 			return ticks
 		}
 		longest(600)
-		require.Less(t, n.near.quic.Path().SmoothedRTT, 64*time.Millisecond)
+		for calls := 0; n.near.quic.Path().SmoothedRTT >= 64*time.Millisecond; calls++ {
+			longest(1) // a packet of QUIC's own, which is larger, may have been the last
+			require.Less(t, calls, 600)
+		}
 		n.near.carriers.current().Close()
 		ticks := longest(100)
 		require.EqualValues(t, 2, n.ends[0].Stats().Sealed.Carriers)
