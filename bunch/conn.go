@@ -82,6 +82,13 @@ func (c *Conn) level(ch *channel) *level {
 	return &c.levels[1+ch.priority]
 }
 
+// hasBulk reports whether there may be bulk to send. Repair bunches are only for carriers that
+// report fates.
+func (c *Conn) hasBulk() bool {
+	lv := &c.levels[bulkLevel]
+	return lv.resend.len()+lv.unsent.len() > 0 || c.path.Fates
+}
+
 // A level holds the channels of one priority that have something to send.
 type level struct {
 	resend   queue[*channel] // channels with lost entries

@@ -24,14 +24,12 @@ func (c *Conn) canSendBunch(may allowance) bool {
 	}
 	for i := range c.levels {
 		lv := &c.levels[i]
-		if i == bulkLevel && !c.bulkOpen() {
-			continue
-		}
-		if may.includesResends(i) && lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0 {
+		queued := may.includesResends(i) && lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0
+		if queued && (i < bulkLevel || c.bulkOpen()) {
 			return true
 		}
 	}
-	return may.bulk && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
+	return may.bulk && c.hasBulk() && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
 }
 
 // hasPending reports whether anything is queued on the given number of levels, starting with
@@ -48,13 +46,14 @@ func (c *Conn) hasPending(levels int) bool {
 
 // allowed returns what the next packet may carry. No message may be sent for the first time during
 // an outage, or if the oldest undecided packet would become too old for the peer to remember.
-// New play also has to wait for the end of the tick. A probe repeats play whatever its debt.
+// New play also has to wait for the end of the tick. Once the debt of retransmissions has reached
+// its limit, only a probe may retransmit play, or one packet in a probe timeout.
 func (c *Conn) allowed() allowance {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return allowance{
 		play:    may && c.cork.open(),
 		bulk:    may,
-		resends: c.loss.probes > 0 || c.resends.allows(c.now, c.pto()),
+		resends: !c.resends.exceeded || c.loss.probes > 0 || c.now >= c.resends.exceedsAt+c.pto(),
 	}
 }
 
@@ -83,7 +82,7 @@ func (c *Conn) fill() {
 		if i == bulkLevel {
 			c.fillTrackedAndRepeats()
 			c.build.widen()
-			if !c.bulkOpen() {
+			if !c.hasBulk() || !c.bulkOpen() {
 				return
 			}
 		}
@@ -137,12 +136,11 @@ func (c *Conn) placeResends(ch *channel) bool {
 			e := ch.out.at(n)
 			for i := e.nextQueued(); i >= 0; i = e.nextQueued() {
 				again := e.pieces[i].sent
-				room := c.build.room()
 				if c.build.bunches == maxBunches || !c.place(ch, n, e, i) {
 					return false
 				}
-				if again && ch.priority != Bulk {
-					c.resends.add(c.now, room-c.build.room())
+				if p := &e.pieces[i]; again && ch.priority != Bulk {
+					c.resends.add(c.now, int(p.end-p.off))
 				}
 			}
 			e.inResend = false

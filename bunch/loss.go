@@ -44,12 +44,15 @@ type loss struct {
 
 const (
 	// resendsPerAck is how many bytes of play may be retransmitted for each byte of play that
-	// the peer acknowledges. That is enough for a path that loses three of four packets.
-	resendsPerAck = 3
+	// the peer acknowledges. That is enough for a path that loses seven of eight packets.
+	resendsPerAck = 8
 
 	// maxResendDebt is how many bytes of play may be retransmitted beyond that. It covers what
 	// was in flight when a path failed for a second or two.
 	maxResendDebt = 256 << 10
+
+	// resendHeader is approximately what a bunch takes besides its payload.
+	resendHeader = 8
 )
 
 // A resendDebt limits how much play (the game's own traffic) is retransmitted. Play is
@@ -57,28 +60,25 @@ const (
 // that acknowledges one packet in a hundred would otherwise make us send everything a hundred
 // times.
 type resendDebt struct {
-	bytes     int           // retransmitted play that acks haven't paid for
+	bytes     int           // retransmitted play that acks haven't paid for; at most maxResendDebt
 	exceeded  bool          // bytes reached maxResendDebt with the last retransmission
 	exceedsAt time.Duration // when that was
 }
 
-// allows reports whether play may be retransmitted. Once maxResendDebt is reached, one packet in a
-// probe timeout may.
-func (d *resendDebt) allows(t, pto time.Duration) bool { return !d.exceeded || t >= d.exceedsAt+pto }
-
-// add counts play that is retransmitted.
-func (d *resendDebt) add(t time.Duration, bytes int) {
-	d.bytes += bytes
-	if d.bytes >= maxResendDebt {
+// add counts play that is retransmitted. There's no more debt than maxResendDebt, so that a path on
+// which nothing is lost any more is soon used again.
+func (d *resendDebt) add(t time.Duration, payload int) {
+	d.bytes = min(d.bytes+payload+resendHeader, maxResendDebt)
+	if d.bytes == maxResendDebt {
 		d.exceeded = true
 		d.exceedsAt = t
 	}
 }
 
 // pay counts play that was acknowledged.
-func (d *resendDebt) pay(bytes int) {
-	d.bytes = max(0, d.bytes-resendsPerAck*bytes)
-	d.exceeded = d.exceeded && d.bytes >= maxResendDebt
+func (d *resendDebt) pay(payload int) {
+	d.bytes = max(0, d.bytes-resendsPerAck*(payload+resendHeader))
+	d.exceeded = d.exceeded && d.bytes == maxResendDebt
 }
 
 // resendAt returns when play may be retransmitted in spite of its debt. ok is false if there's no

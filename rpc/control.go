@@ -205,9 +205,10 @@ func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 // ServerTime returns t, the server's game time at the moment when this world's clock shows
 // now. UE: AGameState::GetServerWorldTimeSeconds.
 //
-// t is off by at most bound, even if the two directions of the path differ in delay. ok is false
-// until the server has answered for the first time. On a server, t is now. ServerTime must be
-// called on the world's goroutine, with a now close to the time of the last Dispatch.
+// t is off by at most bound if the server's clock runs at real speed, within 500 ppm, even if the
+// two directions of the path differ in delay. ok is false until the server has answered for the
+// first time. On a server, t is now. ServerTime must be called on the world's goroutine, with a
+// now close to the time of the last Dispatch.
 //
 // Both worlds' clocks are the times that their games pass to Dispatch. A tick may run up to a
 // second late and be given the time at which it was due, provided that one in a second is on time.

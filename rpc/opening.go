@@ -274,7 +274,9 @@ func (a *Actor) OpenTo(c *Conn) error {
 	err := a.ensureOpen(c)
 	if err == nil {
 		a.relevancy.openedByGame = true
-		c.shown.opened[a] = true
+		if !a.relevancy.onlyOwner {
+			c.shown.opened[a] = true
+		}
 	}
 	return err
 }

@@ -22,7 +22,8 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens the actor for its owner only. No other client sees it, however near,
-// and its class needs neither At nor Relevant. SetOwner closes the previous owner's copy. Spawn
+// unless the game makes it the client's view (see [Conn.SetView]). Its class needs neither At nor
+// Relevant. SetOwner closes the previous owner's copy. Spawn
 // returns an error if AlwaysRelevant is also set.
 //
 // UE: bOnlyRelevantToOwner. In Unreal the copy only closes after RelevantTimeout, and

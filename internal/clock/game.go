@@ -27,15 +27,14 @@ type Game struct {
 
 // Tick adds a tick.
 func (g *Game) Tick(b Beat) {
-	late := b.lateBy(g.recent)
 	switch {
-	case g.recent.Real.IsZero(), late > maxLate:
+	case g.recent.Real.IsZero(), b.lateBy(g.punctual()) > maxLate:
 		*g = Game{recent: b, began: b.Real}
 	case b.Real.Sub(g.began) >= punctualPeriod:
 		g.older = g.recent
 		g.recent = b
 		g.began = b.Real
-	case late < 0:
+	case b.lateBy(g.recent) < 0:
 		g.recent = b
 	}
 }

@@ -480,6 +480,10 @@ func TestOpenToOfTheOwnersOnly(t *testing.T) {
 		net.Advance(time.Second)
 		require.True(t, r.has(0, s))
 		require.False(t, r.has(1, s))
+		require.NoError(t, r.server.SetOwner(s.actor, r.conns[1]))
+		net.Advance(soon)
+		require.False(t, r.has(0, s), "OpenTo for its owner changes nothing")
+		require.True(t, r.has(1, s))
 	})
 }
 
