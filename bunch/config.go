@@ -29,7 +29,7 @@ type Config struct {
 	// SendLimit is the maximum number of bytes that reliable messages of play may hold here
 	// until the peer has acknowledged them. They count with the memory that they take. Beyond
 	// the limit, Open and Send fail as if a reliable buffer were full (see Overflow). The
-	// default is 32 MiB.
+	// default is 64 MiB.
 	SendLimit int
 
 	// AckDelay is the maximum delay of an ack. It is from 5 to 200 ms. The default is 40 ms.
@@ -74,7 +74,7 @@ type Config struct {
 
 const (
 	minReceiveLimit = 256 << 10 // bytes that a peer may send before it receives a limit
-	sendLimit       = 32 << 20  // default of SendLimit
+	sendLimit       = 64 << 20  // default of SendLimit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
 	minAckDelay     = 5 * time.Millisecond

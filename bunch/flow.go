@@ -10,8 +10,9 @@ import "time"
 // limit of its own, maxControl.
 type flow struct {
 	// Our reliable buffers.
-	entries int // in all of them
-	held    int // memory of the entries of play, in bytes; at most SendLimit and one message more
+	entries int    // in all of them
+	held    int    // memory of the entries of play, in bytes; at most SendLimit and one message more
+	freed   uint64 // memory of the entries of play that were acknowledged so far, in bytes
 
 	// Sending.
 	sent      uint64 // price of all entries ever sent

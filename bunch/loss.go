@@ -257,7 +257,10 @@ func (c *Conn) popAcked(ch *channel) {
 			// Held shows the beginning of a message until all of it is acknowledged.
 			ch.ackedHead.n = copy(ch.ackedHead.bytes[:], e.payload)
 		}
-		c.addHeld(ch, -e.memory())
+		if ch.isPlay() {
+			c.flow.held -= e.memory()
+			c.flow.freed += uint64(e.memory())
+		}
 		c.blocks.put(e.payload)
 		ch.openAcked = ch.openAcked || e.flags&flagEnd != 0
 		*e = entry{}

@@ -175,23 +175,25 @@ type Config struct {
 	// SendLimit is the maximum number of bytes that reliable calls, opens and closes may hold
 	// here for a connection until the other side has acknowledged them. If its world stops
 	// ticking, it acknowledges up to its ReceiveLimit, and the rest waits here. The default is
-	// 32 MiB, enough for 25,000 actors with 1,100 bytes of states each that open at once, or
-	// 32,767 with 700.
+	// 64 MiB, enough for 32,767 actors that open at once if the states of each take up to 1,090
+	// bytes, and for 25,000 if they take up to 2,190.
 	//
 	// What counts is the memory. Each entry of a reliable buffer takes 192 bytes in addition to a
 	// block of 128 or 1,100 bytes, and a close takes 512 more. Transfers of package stream have
 	// limits of their own.
 	//
 	// A call or an open beyond the limit closes the connection with [ReliableBufferOverflow], or
-	// returns an error if Bunch.Overflow is [bunch.OverflowError].
+	// returns an error if Bunch.Overflow is [bunch.OverflowError]. With the latter, an actor that
+	// is AlwaysRelevant and could not open stays closed for the client until OpenTo opens it.
 	SendLimit int
 
-	// SendBudget limits the sum of these bytes over all connections. The default is 512 MiB.
+	// SendBudget limits the sum of these bytes over all connections. The default is 1 GiB.
 	//
 	// The sum is computed once a second. If it is above the limit, connections are closed with
 	// [ReliableBufferOverflow] until the rest is within it, whatever Bunch.Overflow is. The first
-	// to go are those that hold the most, multiplied by the time since they last held less than
-	// 256 KiB. A client that joins or stalls for a moment thus outlasts one that takes nothing.
+	// to go are those that hold the most, that will take the longest to acknowledge it at the
+	// rate of the last seconds, and that have held more than 256 KiB for the longest: the three
+	// are multiplied. A client that takes what it is sent thus outlasts one that takes nothing.
 	SendBudget int
 
 	// MaxLocalCalls is the maximum number of calls made in this world that may wait for the next
@@ -424,8 +426,8 @@ func (c Config) withDefaults() Config {
 	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
 	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
 	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, 8<<20)
-	c.SendBudget = cmp.Or(c.SendBudget, 512<<20)
-	c.SendLimit = cmp.Or(c.SendLimit, 32<<20)
+	c.SendBudget = cmp.Or(c.SendBudget, 1<<30)
+	c.SendLimit = cmp.Or(c.SendLimit, 64<<20)
 	c.MaxLocalCalls = cmp.Or(c.MaxLocalCalls, 4096)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxPosts = cmp.Or(c.MaxPosts, 65536)

@@ -17,8 +17,8 @@ type SpawnOption func(*Actor)
 
 // AlwaysRelevant opens the actor for every connection, present and future.
 //
-// If a connection has no free channel, or its MaxBunch is too small, the actor can't open there.
-// Spawn logs this but doesn't fail, since the peer is to blame.
+// If a connection has no free channel, its MaxBunch is too small, or it is at its Config.SendLimit,
+// the actor can't open there. Spawn logs this but doesn't fail, since the peer is to blame.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens the actor for its owner only. No other client sees it, however near,

@@ -216,6 +216,29 @@ func TestSendBudget(t *testing.T) {
 	})
 }
 
+// TestNewcomersThatTakeNothingGoFirst: a client on a slow path has joined three seconds ago and
+// takes what it is sent. Others then join and acknowledge nothing.
+func TestNewcomersThatTakeNothingGoFirst(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newParade(t, net, rpc.Config{SendBudget: 24 << 20})
+		c.spawn(3000, 900) // 3.9 MB for each client
+		honest := c.join()
+		slow := rpctest.Off
+		slow.PktLag, slow.IncomingRate = 25*time.Millisecond, 3_000_000
+		net.EmulateOne(honest.world.Conns()[0], slow)
+		net.Advance(3 * time.Second)
+		for range 8 {
+			silent := c.join()
+			net.Dark(silent.world.Conns()[0], time.Hour)
+		}
+		net.Advance(10 * time.Second)
+		require.NoError(t, honest.left)
+		require.Equal(t, 3000, honest.copies)
+		require.NotEmpty(t, c.left)
+		require.ErrorContains(t, c.left[0], "Config.SendBudget")
+	})
+}
+
 // TestSendLimitAsAnError: with OverflowError, calls and opens beyond the limit fail, and the client
 // gets what was accepted once it ticks again.
 func TestSendLimitAsAnError(t *testing.T) {
