@@ -434,15 +434,15 @@ func (c *Conn) applyReceiveLimit() {
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
-// A backlog is how much reliable messages to a peer held when World.sampleRates last looked.
+// A backlog is how much reliable messages to a peer held in the last sample of World.sampleRates.
 type backlog struct {
 	bytes int
 	acked uint64    // Stats.Acked of the machine
-	rate  float64   // bytes acknowledged from one look to the next, smoothed
+	rate  float64   // bytes acknowledged from one sample to the next, smoothed
 	calm  time.Time // when bytes was last below minReceiveLimit
 }
 
-// set is called at each look.
+// set is called at each sample.
 func (b *backlog) set(bytes int, acked uint64, now time.Time) {
 	b.rate += (float64(acked-b.acked) - b.rate) / 2
 	b.acked = acked
@@ -452,16 +452,16 @@ func (b *backlog) set(bytes int, acked uint64, now time.Time) {
 	}
 }
 
-// maxLooks is the most looks that a backlog counts as taking until it is acknowledged.
-const maxLooks = 60
+// maxSamples is the most samples that a backlog counts as taking until it is acknowledged.
+const maxSamples = 60
 
 // weight is the share of the blame if Config.SendBudget is exceeded: the bytes, multiplied by how
-// many looks it will take until they are acknowledged, and by the seconds that they have been many.
-// A second is added because even a new backlog takes memory.
+// many samples it will take until they are acknowledged, and by the seconds that they have been
+// many. A second is added because even a new backlog takes memory.
 func (b *backlog) weight(now time.Time) float64 {
 	bytes := float64(b.bytes)
-	looks := min(max(1, bytes/max(1, b.rate)), maxLooks)
-	return bytes * looks * (now.Sub(b.calm).Seconds() + 1)
+	samples := min(max(1, bytes/max(1, b.rate)), maxSamples)
+	return bytes * samples * (now.Sub(b.calm).Seconds() + 1)
 }
 
 // logClosed logs the error of a call or an open if it has closed the connection.
