@@ -34,7 +34,7 @@ type Stats struct {
 	Queued       int // bytes queued here that were never sent
 	Unacked      int // memory of unacknowledged reliable messages of play; see Config.SendLimit
 
-	Acked uint64 // memory of reliable messages of play that were acknowledged so far
+	Freed uint64 // memory of reliable messages of play that acks have freed so far
 
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
@@ -95,7 +95,7 @@ func (c *Conn) Stats() Stats {
 	}
 	s.Queued = c.Queued()
 	s.Unacked = c.flow.held
-	s.Acked = c.flow.freed
+	s.Freed = c.flow.freed
 	return s
 }
 

@@ -437,15 +437,15 @@ func (c *Conn) applyReceiveLimit() {
 // A backlog is how much reliable messages to a peer held in the last sample of World.sampleRates.
 type backlog struct {
 	bytes int
-	acked uint64    // Stats.Acked of the machine
-	rate  float64   // bytes acknowledged from one sample to the next, smoothed
+	freed uint64    // Stats.Freed of the machine
+	rate  float64   // bytes freed by acks from one sample to the next, smoothed
 	calm  time.Time // when bytes was last below minReceiveLimit
 }
 
 // set is called at each sample.
-func (b *backlog) set(bytes int, acked uint64, now time.Time) {
-	b.rate += (float64(acked-b.acked) - b.rate) / 2
-	b.acked = acked
+func (b *backlog) set(bytes int, freed uint64, now time.Time) {
+	b.rate += (float64(freed-b.freed) - b.rate) / 2
+	b.freed = freed
 	b.bytes = bytes
 	if bytes < minReceiveLimit || b.calm.IsZero() {
 		b.calm = now

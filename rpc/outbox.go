@@ -118,7 +118,7 @@ func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behin
 	s.machine.Adapt(unsent)
 	since := clock.Sub(s.began)
 	recent, least, rounds := machine.RecentRTT()
-	s.path.Look(since, state.View{
+	s.path.Look(since, state.Sample{
 		RecentRTT: recent,
 		MinRTT:    least,
 		Rounds:    rounds,
@@ -132,8 +132,8 @@ func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behin
 // A stateCrowd summarizes how fast all connections of a world are sending states.
 type stateCrowd struct {
 	state.Crowd
-	at     time.Time       // time of the count, by the link's clock
-	counts map[string]bool // identities that this count has met
+	at  time.Time       // time of the count, by the link's clock
+	met map[string]bool // identities that this count has met
 }
 
 // sum returns a summary of the paces of all connections, which may be up to crowdPeriod old.
@@ -144,18 +144,18 @@ func (s *stateCrowd) sum(clock time.Time, conns []*Conn) state.Crowd {
 	if clock.Sub(s.at) < crowdPeriod {
 		return s.Crowd
 	}
-	if s.counts == nil {
-		s.counts = make(map[string]bool)
+	if s.met == nil {
+		s.met = make(map[string]bool)
 	}
-	clear(s.counts)
+	clear(s.met)
 	s.Crowd = state.Crowd{}
 	s.at = clock
 	for _, c := range conns {
 		room := &c.shown.state.room
-		if room.began.IsZero() || s.counts[c.identity] {
+		if room.began.IsZero() || s.met[c.identity] {
 			continue
 		}
-		s.counts[c.identity] = c.identity != ""
+		s.met[c.identity] = c.identity != ""
 		s.Add(&room.path, clock.Sub(room.began))
 	}
 	return s.Crowd

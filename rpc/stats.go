@@ -364,7 +364,7 @@ func (w *World) sampleRates() {
 		m := c.counts()
 		l := c.link.Stats()
 		c.rates.Of(now, counters(&m, &l))
-		c.backlog.set(m.Unacked, m.Acked, now)
+		c.backlog.set(m.Unacked, m.Freed, now)
 		unacked += m.Unacked
 	}
 	w.keepSendBudget(unacked, now)

@@ -16,7 +16,7 @@ const (
 // The game usually passes to a tick the time at which the tick was due: that of a time.Ticker, or
 // a multiple of its step. If the tick before took too long, the tick runs late, and the game's
 // clock seems to lag behind by a different amount in every tick. A Game therefore goes by the most
-// punctual of the latest ticks, whose age is between one and two punctualPeriods at most.
+// punctual tick of the last one to two seconds.
 //
 // The zero Game knows no tick. It is not safe for concurrent use.
 type Game struct {

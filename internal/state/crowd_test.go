@@ -134,7 +134,7 @@ func (s *shared) flush(i int, now, rtt time.Duration, wants int, crowd Crowd) in
 	p := &s.paces[i]
 	p.Among(crowd)
 	p.Lost(uint64(s.lost[i]), uint64(10*now/(time.Second/30)))
-	p.Look(now, View{RecentRTT: rtt, MinRTT: s.delay, Rounds: s.rounds, Sent: s.given[i], More: s.held[i]})
+	p.Look(now, Sample{RecentRTT: rtt, MinRTT: s.delay, Rounds: s.rounds, Sent: s.given[i], More: s.held[i]})
 	s.given[i] = min(wants, p.Room(now, 64<<10))
 	s.held[i] = s.given[i] < wants
 	p.Sent(s.given[i])
@@ -228,7 +228,7 @@ func TestOthersWithQueuesOfTheirOwn(t *testing.T) {
 		for i := range paces {
 			p := &paces[i]
 			p.Among(crowd)
-			p.Look(now, View{RecentRTT: links[i].tick(given[i], tick), MinRTT: 40 * time.Millisecond, Rounds: rounds, Sent: given[i], More: given[i] < want})
+			p.Look(now, Sample{RecentRTT: links[i].tick(given[i], tick), MinRTT: 40 * time.Millisecond, Rounds: rounds, Sent: given[i], More: given[i] < want})
 			given[i] = min(want, p.Room(now, 64<<10))
 			p.Sent(given[i])
 		}

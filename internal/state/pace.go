@@ -111,8 +111,8 @@ func (p *Pace) Lost(lost, of uint64) {
 	p.packets = of
 }
 
-// A View is what Look is told about the path and about the updates since the last call.
-type View struct {
+// A Sample is what Look is told about the path and about the updates since the last call.
+type Sample struct {
 	// Round trips, as bunch.Conn.RecentRTT returns them.
 	RecentRTT time.Duration // minimum of the latest ones
 	MinRTT    time.Duration // minimum ever
@@ -123,37 +123,37 @@ type View struct {
 }
 
 // Look adapts the rate to the path. It only does so if Rounds has changed since the last call.
-func (p *Pace) Look(now time.Duration, v View) {
+func (p *Pace) Look(now time.Duration, s Sample) {
 	if now-p.called > idle {
 		// We don't know what has happened on the path in the meantime.
 		p.begin(now)
-		p.rounds = v.Rounds
+		p.rounds = s.Rounds
 	}
 	p.called = now
-	p.sent += v.Sent
-	if v.Rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
+	p.sent += s.Sent
+	if s.Rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
 		return
 	}
-	p.rounds = v.Rounds
+	p.rounds = s.Rounds
 	used := float64(p.sent) / (now - p.looked).Seconds()
 	lacks := p.bulkWaited && p.bulkSent < p.sent/bulkShare
 	p.begin(now)
 	if p.base == 0 {
-		p.base = v.MinRTT
+		p.base = s.MinRTT
 	}
-	p.base = min(p.base, v.RecentRTT)
+	p.base = min(p.base, s.RecentRTT)
 	switch {
-	case v.RecentRTT > p.limit():
+	case s.RecentRTT > p.limit():
 		p.met = now
-		p.shrink(now, v.RecentRTT, used)
-	case p.crowd.overflows(p.lost) && v.RecentRTT > v.MinRTT+standing/2:
+		p.shrink(now, s.RecentRTT, used)
+	case p.crowd.overflows(p.lost) && s.RecentRTT > s.MinRTT+standing/2:
 		// The queue that most connections share is full, although it looks short here. It may
 		// hold less than standing, or base may include it.
-		p.shrink(now, v.RecentRTT, used)
+		p.shrink(now, s.RecentRTT, used)
 	default:
 		p.shrunk = 0
 		p.queueSince = 0
-		p.share(now, used, lacks, v.More)
+		p.share(now, used, lacks, s.More)
 	}
 }
 

@@ -34,7 +34,7 @@ func (b *bottleneck) run(p *Pace, from, to time.Duration, wants int) (rate float
 		if now-asked > rtt {
 			asked, rounds = now, rounds+1
 		}
-		p.Look(now, View{RecentRTT: rtt, MinRTT: b.delay, Rounds: rounds, Sent: given, More: held})
+		p.Look(now, Sample{RecentRTT: rtt, MinRTT: b.delay, Rounds: rounds, Sent: given, More: held})
 		room := p.Room(now, 64<<10)
 		given = min(wants, room, max(0, inFlight-int(b.queue)))
 		held = given < wants
@@ -134,7 +134,7 @@ func TestPaceLeavesBulkAPart(t *testing.T) {
 				updates += left
 			}
 			p.Beside(bulk, row.waits && (unsent > 0 || row.full && i > 10*30))
-			p.Look(now, View{RecentRTT: 50 * time.Millisecond, MinRTT: 50 * time.Millisecond, Rounds: i / 2, Sent: left, More: true})
+			p.Look(now, Sample{RecentRTT: 50 * time.Millisecond, MinRTT: 50 * time.Millisecond, Rounds: i / 2, Sent: left, More: true})
 			p.Sent(-unsent)
 			waiting = p.Room(now, 3*perTick)
 			p.Sent(waiting)
