@@ -102,25 +102,26 @@ func (p *part) bulk(now time.Time) time.Duration {
 type users struct {
 	window   uint64    // number of the current window of time, from 1
 	start    time.Time // when it began
-	now      int       // connections that have sent something in it
+	current  int       // connections that have sent something in it
 	previous int       // the same for the window before
 }
 
 // count counts the connection with part p when it sends something.
 func (u *users) count(p *part, now time.Time) {
 	if past := now.Sub(u.start); past >= usersWindow {
-		u.previous = u.now
+		u.previous = u.current
 		if past >= 2*usersWindow {
 			u.previous = 0
 		}
 		u.window++
-		u.start, u.now = now, 0
+		u.start = now
+		u.current = 0
 	}
 	if p.counted != u.window {
 		p.counted = u.window
-		u.now++
+		u.current++
 	}
 }
 
 // inUse returns the number of connections in use, but at least 1.
-func (u *users) inUse() int { return max(1, u.now, u.previous) }
+func (u *users) inUse() int { return max(1, u.current, u.previous) }
