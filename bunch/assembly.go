@@ -28,6 +28,19 @@ type assembly struct {
 // is reports whether the message has this header's number and delivery.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
+// lacks reports whether a part with this index hasn't arrived and agrees with the parts that have:
+// no part is behind the last one, and there's only one last part.
+func (a *assembly) lacks(index int, isLast bool) bool {
+	hasArrived := func(part []byte) bool { return part != nil }
+	switch {
+	case hasArrived(a.parts[index]):
+		return false
+	case isLast:
+		return a.total == 0 && !slices.ContainsFunc(a.parts[index+1:], hasArrived)
+	}
+	return a.total == 0 || index < a.total
+}
+
 // assemblies holds the incomplete unreliable messages of a connection. Together with the
 // complete unreliable and tracked messages that wait for the owner, they may take up to
 // maxParked bytes. If there's no room, the oldest incomplete message is evicted.
@@ -209,6 +222,9 @@ func (c *Conn) assemble(
 			return nil, 0, nil
 		case number > asm.newest+partSpan:
 			c.assemblies.evict(asm)
+		case !asm.lacks(index, isLast):
+			c.stats.DroppedDuplicate++
+			return nil, 0, nil
 		}
 	}
 
@@ -217,12 +233,6 @@ func (c *Conn) assemble(
 		c.stats.DroppedUnreliable++
 		return nil, 0, nil
 	}
-	afterLast := asm.total != 0 && (isLast || index >= asm.total)
-	if asm.parts[index] != nil || afterLast {
-		c.stats.DroppedDuplicate++
-		return nil, 0, nil
-	}
-
 	asm.newest = max(asm.newest, number)
 	if isLast {
 		asm.total = index + 1

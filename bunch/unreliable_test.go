@@ -245,6 +245,33 @@ func TestPartsRefused(t *testing.T) {
 		r.must(unreliablePart(1, Unreliable, 1, 0, false, EntryBytes))
 		require.Len(t, r.got(), 1)
 	})
+	t.Run("an end before a part that has arrived is ignored", func(t *testing.T) {
+		r := newOpened(t, 1)
+		r.must(unreliablePart(1, Unreliable, 1, 2, false, EntryBytes))
+		r.must(unreliablePart(1, Unreliable, 1, 1, true, 5))
+		require.Empty(t, r.got(), "parts 0 and 1 are missing")
+		require.EqualValues(t, 1, r.Stats().DroppedDuplicate)
+		r.must(unreliablePart(1, Unreliable, 1, 0, false, EntryBytes))
+		r.must(unreliablePart(1, Unreliable, 1, 1, false, EntryBytes))
+		r.must(unreliablePart(1, Unreliable, 1, 3, true, 5))
+		require.Len(t, r.got(), 1)
+	})
+}
+
+// TestDuplicatePartsEvictNothing fills the memory for assemblies, and sends a part again.
+func TestDuplicatePartsEvictNothing(t *testing.T) {
+	r := newOpened(t, 1, 3, 5, 7)
+	for ch, parts := range map[uint64]int{1: 59, 3: 59, 5: 59, 7: 53} {
+		for part := range parts {
+			r.must(unreliablePart(ch, Unreliable, 1, byte(part), false, EntryBytes))
+		}
+	}
+	require.False(t, r.assemblies.fits(EntryBytes))
+	for range 4 {
+		r.must(unreliablePart(7, Unreliable, 1, 0, false, EntryBytes))
+	}
+	require.EqualValues(t, 4, r.Stats().DroppedDuplicate)
+	require.Zero(t, r.Stats().DroppedAssembly)
 }
 
 func TestUnreliableMessagesThatNobodyFetchesAreDropped(t *testing.T) {
