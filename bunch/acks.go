@@ -44,7 +44,7 @@ type received struct {
 	unreported
 
 	// Time of the next ack.
-	asking   int           // ack-eliciting packets received since our last ack
+	unacked  int           // ack-eliciting packets received since our last ack
 	deadline time.Duration // when the ack must be sent, if asking > 0
 	urgent   bool          // there's a gap to report, or the peer asked for an immediate ack
 	lastGap  time.Duration // when the last urgent ack was sent
@@ -111,11 +111,11 @@ func (r *received) add(now time.Duration, n uint64) bool {
 // The ack is sent immediately if the peer asked for that (ackNow), or if enough packets have
 // asked for an ack. If the packet leaves or fills a gap, the ack is sent as soon as
 // gapAckInterval allows. Otherwise it may be delayed by up to delay.
-func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
-	r.asking++
+func (r *received) scheduleAck(now, delay time.Duration, gap, ackNow bool) {
+	r.unacked++
 	due := now + delay
 	switch {
-	case ackNow || r.asking >= ackEvery:
+	case ackNow || r.unacked >= ackEvery:
 		due = now
 	case gap:
 		due = max(now, r.lastGap+gapAckInterval)
@@ -123,19 +123,34 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	if gap || ackNow {
 		r.urgent = true
 	}
-	if r.asking == 1 || due < r.deadline {
+	if r.unacked == 1 || due < r.deadline {
 		r.deadline = due
 	}
 }
 
-func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
+// ackAt returns when the next ack is due.
+func (r *received) ackAt() time.Duration {
+	if r.unacked == 0 {
+		return never
+	}
+	return r.deadline
+}
+
+// raiseFloor is called when the peer has acknowledged an ack that reported all packets below n.
+func (r *received) raiseFloor(n uint64) { r.floor = max(r.floor, n) }
+
+// ackUnsent is called when the last ack couldn't be sent. Another one is due at once.
+func (r *received) ackUnsent(now time.Duration) {
+	r.unacked = max(r.unacked, 1)
+	r.deadline = now
+}
 
 // ackSent is called when an ack is being sent.
 func (r *received) ackSent(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
 	}
-	r.asking = 0
+	r.unacked = 0
 	r.urgent = false
 }
 

@@ -19,7 +19,7 @@ func (r *received) arrived(now time.Duration, numbers ...uint64) {
 	for _, n := range numbers {
 		gap := n != r.Next
 		if r.add(now, n) {
-			r.ask(now, 40*ms, gap, false)
+			r.scheduleAck(now, 40*ms, gap, false)
 		}
 	}
 }
@@ -254,38 +254,38 @@ func TestAckTimer(t *testing.T) {
 	var r received
 	t.Log("# the first waits for the delay")
 	r.arrived(0, 0)
-	require.False(t, r.due(39*ms))
-	require.True(t, r.due(40*ms))
+	require.False(t, 39*ms >= r.ackAt())
+	require.True(t, 40*ms >= r.ackAt())
 	t.Log("# later ones do not put it off")
 	r.arrived(10*ms, 1, 2, 3, 4, 5, 6)
 	require.Equal(t, 40*ms, r.deadline)
 	require.False(t, r.urgent)
 	t.Log("# the 8th brings it at once")
 	r.arrived(11*ms, 7)
-	require.True(t, r.due(11*ms))
+	require.True(t, 11*ms >= r.ackAt())
 	r.ackSent(11 * ms)
-	require.False(t, r.due(time.Hour))
+	require.False(t, time.Hour >= r.ackAt())
 
 	t.Log("# a gap asks for it at once")
 	r.arrived(20*ms, 9)
-	require.True(t, r.due(20*ms))
+	require.True(t, 20*ms >= r.ackAt())
 	require.True(t, r.urgent)
 	r.ackSent(20 * ms)
 	t.Log("# but at most once a millisecond")
 	r.arrived(20*ms+100*time.Microsecond, 11)
-	require.False(t, r.due(20*ms+999*time.Microsecond))
-	require.True(t, r.due(21*ms))
+	require.False(t, 20*ms+999*time.Microsecond >= r.ackAt())
+	require.True(t, 21*ms >= r.ackAt())
 	r.ackSent(21 * ms)
 	t.Log("# a filled gap is news as well")
 	r.arrived(30*ms, 8)
-	require.True(t, r.due(30*ms))
+	require.True(t, 30*ms >= r.ackAt())
 	require.True(t, r.urgent)
 	r.ackSent(30 * ms)
 
 	t.Log("# and the peer may ask for it now")
 	r.add(40*ms, 12)
-	r.ask(40*ms, 40*ms, false, true)
-	require.True(t, r.due(40*ms))
+	r.scheduleAck(40*ms, 40*ms, false, true)
+	require.True(t, 40*ms >= r.ackAt())
 	require.True(t, r.urgent)
 }
 

@@ -13,7 +13,7 @@ const (
 	partSpan = 512
 )
 
-// An assembly is an unreliable message that has arrived only in part.
+// An assembly is an unreliable message of which only some parts have arrived.
 type assembly struct {
 	channel  *channel
 	message  uint16 // low 16 bits of the message's number in its channel
@@ -25,11 +25,14 @@ type assembly struct {
 	parts    [maxParts][]byte // nil for parts that haven't arrived
 }
 
-// is reports whether the message has this header's number and delivery.
-func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
+// matches reports whether the message has this header's number and delivery.
+func (a *assembly) matches(h header) bool {
+	return a.message == h.sequence && a.delivery == h.delivery()
+}
 
-// lacks reports whether a part with this index hasn't arrived and agrees with the parts that have:
-// no part is behind the last one, and there's only one last part.
+// lacks reports whether a part with this index is still missing. If the part contradicts the parts
+// that have arrived, because one of them comes after the last part or is a last part as well, the
+// message can't have such a part.
 func (a *assembly) lacks(index int, isLast bool) bool {
 	hasArrived := func(part []byte) bool { return part != nil }
 	switch {
@@ -41,53 +44,43 @@ func (a *assembly) lacks(index int, isLast bool) bool {
 	return a.total == 0 || index < a.total
 }
 
-// assemblies holds the incomplete unreliable messages of a connection. Together with the
-// complete unreliable and tracked messages that wait for the owner, they may take up to
-// maxParked bytes. If there's no room, the oldest incomplete message is evicted.
+// assemblies holds the incomplete unreliable messages of a connection. Together with the complete
+// unreliable and tracked messages that wait for the owner, they may cost up to maxParked bytes. If
+// there's no room, the oldest incomplete message is evicted.
 //
-// To find the assembly that a part belongs to, we only search the assemblies of its channel.
-// When we searched all of them, a peer that sent tiny parts of new messages on many channels
-// made us spend 20 times as long on each packet.
+// To find the assembly that a part belongs to, we only search those of its channel. Searching all
+// of them would let a peer that sends tiny parts of new messages on many channels make us spend 20
+// times as long on each packet.
 type assemblies struct {
 	all     []*assembly // oldest first
 	spare   *assembly   // an empty assembly kept for reuse, or nil
-	price   int         // price of all assemblies
-	waiting int         // price of the complete messages that wait for Take
+	cost    int         // cost of all assemblies
+	waiting int         // cost of the complete messages that wait for Take
 	evicted uint64      // assemblies evicted; for Stats.DroppedAssembly
 }
 
-// fits reports whether there's room for something of this price.
-func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
+// fits reports whether there's room for something of this cost.
+func (a *assemblies) fits(cost int) bool { return a.cost+a.waiting+cost <= maxParked }
 
-// place returns the assembly that a part of size bytes belongs to, which it begins if need be, and
-// makes room for the part. It evicts the channel's oldest assembly if the channel has too many,
-// and then the connection's oldest assemblies as needed. It returns nil if the complete messages
-// that wait for the owner leave no room for the part.
-func (a *assemblies) place(ch *channel, h header, size int) *assembly {
-	asm := ch.assembling(h)
-	if asm == nil {
-		if len(ch.assemblies) == maxAssemblies {
-			a.evict(ch.assemblies[0])
-		}
-		asm = a.begin(ch, h)
+// addWaiting counts a complete message that waits for Take. If there's no room for it, addWaiting
+// does nothing and returns false.
+func (a *assemblies) addWaiting(cost int) (ok bool) {
+	if !a.fits(cost) {
+		return false
 	}
-
-	for !a.fits(size) {
-		// Evict the message being assembled only as a last resort.
-		oldest := a.all[0]
-		if oldest == asm && len(a.all) > 1 {
-			oldest = a.all[1]
-		}
-		a.evict(oldest)
-		if oldest == asm {
-			return nil
-		}
-	}
-	return asm
+	a.waiting += cost
+	return true
 }
 
-// begin adds an assembly for the message that a part with header h belongs to.
+// removeWaiting is called when Take returns a message that addWaiting has counted.
+func (a *assemblies) removeWaiting(cost int) { a.waiting -= cost }
+
+// begin adds an assembly for the message that a part with header h belongs to. If the channel has
+// maxAssemblies already, begin evicts the oldest of them.
 func (a *assemblies) begin(ch *channel, h header) *assembly {
+	if len(ch.assemblies) == maxAssemblies {
+		a.evict(ch.assemblies[0])
+	}
 	asm := a.spare
 	a.spare = nil
 	if asm == nil {
@@ -98,19 +91,36 @@ func (a *assemblies) begin(ch *channel, h header) *assembly {
 	asm.delivery = h.delivery()
 	a.all = append(a.all, asm)
 	ch.assemblies = append(ch.assemblies, asm)
-	a.price += assemblyCost
+	a.cost += assemblyCost
 	return asm
+}
+
+// makeRoom evicts other assemblies, oldest first, until asm can grow by size bytes. If that's not
+// enough, because complete messages take up the room, it evicts asm as well and returns false.
+func (a *assemblies) makeRoom(asm *assembly, size int) (ok bool) {
+	for !a.fits(size) {
+		if len(a.all) == 1 {
+			a.evict(asm)
+			return false
+		}
+		oldest := a.all[0]
+		if oldest == asm {
+			oldest = a.all[1]
+		}
+		a.evict(oldest)
+	}
+	return true
 }
 
 // evict drops a message because it will never be complete, or to make room.
 func (a *assemblies) evict(asm *assembly) {
 	a.evicted++
-	a.drop(asm)
+	a.remove(asm)
 }
 
-// drop removes an assembly and keeps its memory for the next one.
-func (a *assemblies) drop(asm *assembly) {
-	a.price -= assemblyCost + asm.size
+// remove removes an assembly and keeps its memory for the next one.
+func (a *assemblies) remove(asm *assembly) {
+	a.cost -= assemblyCost + asm.size
 	a.all = without(a.all, asm)
 	asm.channel.assemblies = without(asm.channel.assemblies, asm)
 	*asm = assembly{}
@@ -123,22 +133,22 @@ func without(list []*assembly, asm *assembly) []*assembly {
 	return slices.Delete(list, i, i+1)
 }
 
-// store copies a part of a message that asm doesn't have yet.
+// store copies a part of a message into asm, which must lack it.
 func (a *assemblies) store(asm *assembly, index int, payload []byte) {
 	// An empty part must not be nil, because nil means that the part is missing.
 	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
 	asm.arrived++
 	asm.size += len(payload)
-	a.price += len(payload)
+	a.cost += len(payload)
 }
 
-// finish drops an assembly that is complete and returns the message.
+// finish removes an assembly that is complete and returns the message.
 func (a *assemblies) finish(asm *assembly) []byte {
 	message := make([]byte, 0, asm.size)
 	for _, p := range asm.parts[:asm.total] {
 		message = append(message, p...)
 	}
-	a.drop(asm)
+	a.remove(asm)
 	return message
 }
 
@@ -150,33 +160,32 @@ func (a *assemblies) finish(asm *assembly) []byte {
 // the later message is newer.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
-		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
+		return violation(BunchBadChannelIndex, "unreliable bunch on the control channel")
 	}
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++
 		return nil
 	}
-
-	last := number // the newest packet with a part of the message
 	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
 	}
+	newest := number // the newest packet with a part of the message
 	if h.inParts() {
-		var whole []byte
-		var err error
-		if whole, last, err = c.assemble(ch, number, h, payload); whole == nil || err != nil {
+		complete, err := c.assemble(ch, number, h, payload)
+		if complete == nil || err != nil {
 			return err
 		}
-		payload, size = whole, len(whole)
+		newest = complete.newest
+		payload = c.assemblies.finish(complete)
+		size = len(payload)
 	}
 
 	if len(payload) > c.limits.MaxBunch {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
-			ch.number, len(payload), c.limits.MaxBunch)
+		return tooLarge(ch.number, len(payload), c.limits.MaxBunch)
 	}
 	if h.delivery() == UnreliableSequenced {
-		ch.newest = last
+		ch.newest = newest
 	}
 	if !c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size) {
 		c.stats.DroppedUnreliable++
@@ -188,50 +197,48 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 // charged to the peer's limit. If too many of them are waiting for the owner, deliverUnreliable
 // drops the message and returns false.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
-	cost := unreliablePrice(1, len(m.Payload))
-	if !c.assemblies.fits(cost) {
+	if !c.assemblies.addWaiting(unreliableCost(1, len(m.Payload))) {
 		return false
 	}
-	c.assemblies.waiting += cost
 	s := slot{flags: flagWhole}
 	c.payloads.keep(&s, m.Payload, size)
-	m.Payload, m.pinned = s.payload, s.pinned
+	m.Payload, m.receipt.pinned = s.payload, s.pinned
 	c.deliver(ch, &m)
 	return true
 }
 
-// assemble handles a part from the packet with the given number. If the part completes its
-// message, assemble returns the message, and the number of the newest packet that
-// contained a part of it.
-func (c *Conn) assemble(
-	ch *channel, number uint64, h header, payload []byte,
-) (whole []byte, newest uint64, err error) {
+// assemble handles a part from the packet with the given number. It returns the message's assembly
+// if the part completes the message, and nil if parts are missing or this one was dropped.
+func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (complete *assembly, err error) {
 	index := int(h.part)
 	isLast := h.flags&flagEnd != 0
 	if index >= maxParts || !isLast && len(payload) != EntryBytes {
-		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes",
-			ch.number, index, len(payload))
+		return nil, violation(PartialTooLarge,
+			"channel %d: part %d has %d bytes; a message has at most %d parts, all but the last of %d bytes",
+			ch.number, index, len(payload), maxParts, EntryBytes)
 	}
 
 	// Message numbers repeat after 65,536 messages. If we already have part of a different
 	// message with the same number, the older of the two has lost some of its parts.
-	if asm := ch.assembling(h); asm != nil {
-		switch {
-		case number+partSpan < asm.newest:
-			c.stats.DroppedLate++
-			return nil, 0, nil
-		case number > asm.newest+partSpan:
-			c.assemblies.evict(asm)
-		case !asm.lacks(index, isLast):
-			c.stats.DroppedDuplicate++
-			return nil, 0, nil
-		}
+	asm := ch.assembling(h)
+	if asm != nil && number+partSpan < asm.newest {
+		c.stats.DroppedLate++
+		return nil, nil
+	}
+	if asm != nil && number > asm.newest+partSpan {
+		c.assemblies.evict(asm)
+		asm = nil
 	}
 
-	asm := c.assemblies.place(ch, h, len(payload))
 	if asm == nil {
+		asm = c.assemblies.begin(ch, h)
+	} else if !asm.lacks(index, isLast) {
+		c.stats.DroppedDuplicate++
+		return nil, nil
+	}
+	if !c.assemblies.makeRoom(asm, len(payload)) {
 		c.stats.DroppedUnreliable++
-		return nil, 0, nil
+		return nil, nil
 	}
 	asm.newest = max(asm.newest, number)
 	if isLast {
@@ -239,12 +246,11 @@ func (c *Conn) assemble(
 	}
 	c.assemblies.store(asm, index, payload)
 	if asm.size > c.limits.MaxBunch {
-		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)",
+		return nil, violation(PartialTooLarge, "channel %d: message has at least %d bytes; the limit is %d (MaxBunch)",
 			ch.number, asm.size, c.limits.MaxBunch)
 	}
 	if asm.arrived != asm.total {
-		return nil, 0, nil
+		return nil, nil
 	}
-	newest = asm.newest
-	return c.assemblies.finish(asm), newest, nil
+	return asm, nil
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Delivery says how a message is delivered, relative to other messages on its channel.
+// A Delivery says whether a message is sure to arrive, and how it is ordered relative to the other
+// messages on its channel.
 type Delivery uint8
 
 const (
@@ -16,15 +17,15 @@ const (
 	ReliableUnordered
 	// Unreliable messages may be lost, or overtake each other, but are never duplicated.
 	Unreliable
-	// UnreliableSequenced messages may be lost. If a newer one overtakes them, they are dropped.
+	// UnreliableSequenced messages may be lost, and are dropped if a newer one overtakes them.
 	UnreliableSequenced
-	// Tracked messages may be lost, or overtake each other, and their sender learns whether
-	// each arrived. They are sent with [Conn.SendTracked]; Send does not accept them.
+	// Tracked messages may be lost, or overtake each other, but their sender learns whether
+	// each of them arrived. They are sent with [Conn.SendTracked]; Send does not accept them.
 	Tracked
 )
 
-// A Priority decides which channels are sent first. Channel 0, which is for control, precedes
-// them all.
+// A Priority decides which channels are sent first. Channel 0, which is for control messages,
+// precedes all others.
 type Priority uint8
 
 const (
@@ -49,8 +50,8 @@ const (
 const (
 	// Protocol is the first byte of every packet.
 	Protocol byte = 0x01
-	// MaxBunchBytes is the default limit on the size of a message. UE:
-	// net.MaxConstructedPartialBunchSizeBytes.
+	// MaxBunchBytes is the default limit on the size of a message, and the highest that Config
+	// allows. Unreal has the same default (net.MaxConstructedPartialBunchSizeBytes).
 	MaxBunchBytes = 65536
 	// EntryBytes is the number of bytes that an entry of the reliable buffer holds. Together
 	// with a packet header (52 bytes with acks) and a bunch header (11 bytes), an entry fits
@@ -86,23 +87,33 @@ const (
 	PartialInitialReliableDestroy // a message begins before the last part of another
 	// A bunch is on a channel where the peer may not send it, or the peer exceeds MaxChannels.
 	BunchBadChannelIndex
-	// A bunch cannot be parsed, or is not allowed on its channel, such as one after the close.
+	// A bunch cannot be parsed, or comes at the wrong time, such as after its channel's close.
 	BunchDataOverflow
 	ReadHeaderFail      // a packet header cannot be parsed
 	AckSequenceMismatch // an ack is for a packet that was never sent
 	AlreadyOpen         // a channel is opened twice, or by the wrong side
 	ReliableBeforeOpen  // the first message of a channel does not open it
-	// The peer sent more bytes than the ReceiveLimit, or the limit of channel 0, allows.
+	// The peer exceeded the ReceiveLimit, or the limit of channel 0.
 	ReceiveLimitExceeded
 
 	ConnectionTimeout // no answer for Config.IdleTimeout
 )
 
 var codeNames = [...]string{
-	"NoError", "ReliableBufferOverflow", "MaxReliableExceeded", "PartialTooLarge",
-	"PartialMergeReliableDestroy", "PartialInitialReliableDestroy", "BunchBadChannelIndex",
-	"BunchDataOverflow", "ReadHeaderFail", "AckSequenceMismatch", "AlreadyOpen",
-	"ReliableBeforeOpen", "ReceiveLimitExceeded", "ConnectionTimeout",
+	NoError:                       "NoError",
+	ReliableBufferOverflow:        "ReliableBufferOverflow",
+	MaxReliableExceeded:           "MaxReliableExceeded",
+	PartialTooLarge:               "PartialTooLarge",
+	PartialMergeReliableDestroy:   "PartialMergeReliableDestroy",
+	PartialInitialReliableDestroy: "PartialInitialReliableDestroy",
+	BunchBadChannelIndex:          "BunchBadChannelIndex",
+	BunchDataOverflow:             "BunchDataOverflow",
+	ReadHeaderFail:                "ReadHeaderFail",
+	AckSequenceMismatch:           "AckSequenceMismatch",
+	AlreadyOpen:                   "AlreadyOpen",
+	ReliableBeforeOpen:            "ReliableBeforeOpen",
+	ReceiveLimitExceeded:          "ReceiveLimitExceeded",
+	ConnectionTimeout:             "ConnectionTimeout",
 }
 
 // String returns the name of the code.
@@ -113,8 +124,8 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// An Error says why a connection ended: a mistake at this end, a violation by the peer, or
-// silence.
+// An Error says why a connection ended: because of a mistake at this end, a violation by the peer,
+// or a timeout.
 type Error struct {
 	Code   Code
 	Reason string
@@ -125,9 +136,17 @@ func (e *Error) Error() string { return fmt.Sprintf("bunch: %v: %s", e.Code, e.R
 // CloseCode returns the code and the reason to close the carrier with.
 func (e *Error) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
 
-// violation returns the error for a peer that has broken a rule.
+// violation returns the error that ends a connection, usually because the peer violated the
+// protocol.
 func violation(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// tooLarge returns the error for a message from the peer with more than limit bytes, which is the
+// agreed MaxBunch.
+func tooLarge(channel uint64, size, limit int) error {
+	return violation(PartialTooLarge, "channel %d: message has %d bytes; the limit is %d (MaxBunch)",
+		channel, size, limit)
 }
 
 // A Message is a complete message, as returned by Next and Take.
@@ -142,27 +161,32 @@ type Message struct {
 	// has a higher number. For other messages, Number is 0.
 	Number uint64
 
+	receipt receipt
+}
+
+// A receipt is what the receiving Conn has to know about a message until Take returns it, and
+// afterwards for Waited and Reuse.
+type receipt struct {
 	cost   int32  // bytes of ReceiveLimit that Take frees
 	at     uint32 // when the message was complete, in grains since the start; wraps around
 	pinned uint16 // bytes that Payload keeps in memory in addition to its own
 	joined bool   // Payload was joined from the parts of a run, so it shares no memory
 }
 
-// grain is the unit of Message.at. Since half of the 2^32 values count as the past,
+// grain is the unit of receipt.at. Since half of the 2^32 values count as the past,
 // [Conn.Waited] is right for messages that have waited for up to 9 hours.
 const grain = 16 * time.Microsecond
 
 // Entries returns the number of entries of the reliable buffer that a message of size bytes
-// takes.
+// occupies.
 func Entries(size int) int {
 	if size <= maxWhole {
 		return 1
 	}
-	// One entry isn't enough, because an entry that both begins and ends a message is a whole
-	// bunch.
+	// One entry isn't enough even for EntryBytes, because an entry that both begins and ends a
+	// message is a whole bunch, in which the message is preceded by its length.
 	return max(2, (size+EntryBytes-1)/EntryBytes)
 }
 
-// maxWhole is the maximum size of a message that fits into a whole bunch, where a two-byte
-// length precedes it.
+// maxWhole is the maximum size of a message in a whole bunch, where a two-byte length precedes it.
 const maxWhole = EntryBytes - 2

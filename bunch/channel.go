@@ -152,7 +152,7 @@ func (ch *channel) opening() bool {
 
 // owesAnswer reports whether the peer has acknowledged everything on the channel, including
 // our close, but hasn't answered the close.
-func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
+func (ch *channel) awaitsAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
 // partial returns what has arrived of entry n. known is false if the entry's message
 // has been delivered.
@@ -175,7 +175,7 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 // message to arrive.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
-		if a.is(h) {
+		if a.matches(h) {
 			return a
 		}
 	}

@@ -160,34 +160,39 @@ func (c *channels) shrink() {
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is the maximum number of our channel closes that a peer may leave unanswered for
+// maxUnanswered is the maximum number of our channel closes that a peer may leave unanswered for
 // longer than Config.IdleTimeout. We keep 582 bytes for each of them, which is 4.5 MiB in all.
 //
 // A correct peer doesn't answer while its world is stuck in a tick. If its receive limit is 4
-// MiB, it can't owe us that many answers. A close takes 657 bytes of that limit until the
-// peer's owner takes the message, so at most 6,384 closes can arrive
-// (TestClosesDuringALongTick). With a higher limit, such as the default of package rpc, a peer
-// can owe us more answers, but it sends them as soon as it ticks. Owing too many is therefore a
-// violation only if it lasts longer than the IdleTimeout.
-const maxOwed = 8192
+// MiB, it can't leave that many unanswered, because each close takes 657 bytes of the limit until
+// the peer's owner takes the message, so no more than 6,384 closes can arrive
+// (TestClosesDuringALongTick). With a higher limit, such as the default of package rpc, there can
+// be more, but the peer answers them as soon as it ticks. It's therefore only a violation to
+// exceed maxUnanswered for longer than the IdleTimeout.
+const maxUnanswered = 8192
 
-// owed counts the channels that we have closed and that the peer has fully acknowledged, but
-// whose close it hasn't answered yet. We can't remove these channels until it does.
-type owed struct {
+// unansweredCloses counts the channels that we have closed and that the peer has fully
+// acknowledged, but whose close it hasn't answered. We can't remove these channels until it does.
+type unansweredCloses struct {
 	count int
-	since time.Duration // when count last rose above maxOwed
+	since time.Duration // when count last rose above maxUnanswered
 }
 
 // add counts another channel.
-func (o *owed) add(now time.Duration) {
-	o.count++
-	if o.count == maxOwed+1 {
-		o.since = now
+func (u *unansweredCloses) add(now time.Duration) {
+	u.count++
+	if u.count == maxUnanswered+1 {
+		u.since = now
 	}
 }
 
-// until returns the time when the peer will have owed too many answers for a duration of
-// patience. ok is false if it doesn't owe too many.
-func (o *owed) until(patience time.Duration) (at time.Duration, ok bool) {
-	return o.since + patience, o.count > maxOwed
+// remove is called when the peer answers a close that was counted.
+func (u *unansweredCloses) remove() { u.count-- }
+
+// timeoutAt returns when count will have exceeded maxUnanswered for the duration of timeout.
+func (u *unansweredCloses) timeoutAt(timeout time.Duration) time.Duration {
+	if u.count <= maxUnanswered {
+		return never
+	}
+	return u.since + timeout
 }

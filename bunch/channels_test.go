@@ -298,7 +298,7 @@ func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {
 	require.Empty(t, r.got())
 	require.Equal(t, before.DroppedClosedChannel+1, r.Stats().DroppedClosedChannel, "the unreliable one never ran")
 	require.Equal(t, before.DroppedDuplicate+1, r.Stats().DroppedDuplicate, "the reliable one did, before the close")
-	require.Equal(t, 1, r.received.asking)
+	require.Equal(t, 1, r.received.unacked)
 }
 
 // TestDuplicatesOfAHalfClosedChannelAreDuplicates: the peer has closed, this
@@ -336,7 +336,7 @@ func TestCloseHandshake(t *testing.T) {
 // strip removes what only the machine uses.
 func strip(messages []Message) []Message {
 	for i := range messages {
-		messages[i].cost = 0
+		messages[i].receipt = receipt{}
 	}
 	return messages
 }
@@ -362,9 +362,9 @@ func TestCloseDropsAssemblies(t *testing.T) {
 	r := newReceiver(t, Config{})
 	part := header{flags: flagBegin | byte(Unreliable), channel: 1, sequence: 1}
 	r.must(wholeOf(flagOpen, 1, 0, "a"), appendBunch(nil, part, make([]byte, EntryBytes)))
-	require.Equal(t, assemblyCost+EntryBytes, r.assemblies.price)
+	require.Equal(t, assemblyCost+EntryBytes, r.assemblies.cost)
 	r.must(wholeOf(flagClose, 1, 1, "b"))
-	require.Zero(t, r.assemblies.price)
+	require.Zero(t, r.assemblies.cost)
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly)
 }
 

@@ -20,7 +20,7 @@ type Conn struct {
 
 	// Queues of messages to be sent.
 	channels    channels
-	owed        owed               // our closes that the peer hasn't answered
+	unanswered  unansweredCloses   // our closes that the peer hasn't answered
 	levels      [levels]level      // channels with something to send, highest priority first
 	blocks      blocks             // memory for payloads that are queued or in flight
 	rings       spares[[]entry]    // empty reliable buffers for reuse
@@ -218,7 +218,7 @@ func (c *Conn) closedError(number uint64) error {
 // taking messages fast enough.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)
-	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
+	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.inOutage() {
 		return 0
 	}
 	return c.now - c.flow.blockedAt
@@ -304,15 +304,15 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 
 // Wake reports whether, since the last call, messages became ready, a watch fired or the
 // connection ended. These are what an owner may be waiting for.
-func (c *Conn) Wake() bool { return once(&c.wake) }
+func (c *Conn) Wake() bool { return testAndClear(&c.wake) }
 
 // Changed reports whether, since the last call of Changed, a method may have given AppendPacket
 // a packet to build, changed NextTimeout or made Wake true. Receive only counts if there may be
 // a packet to send now.
-func (c *Conn) Changed() bool { return once(&c.changed) }
+func (c *Conn) Changed() bool { return testAndClear(&c.changed) }
 
 // once returns a flag and clears it.
-func once(flag *bool) bool {
+func testAndClear(flag *bool) bool {
 	set := *flag
 	*flag = false
 	return set

@@ -10,25 +10,24 @@ import (
 // MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
-// maxMessages is the maximum number of messages in a whole bunch, which packs complete messages
-// into one entry. There has to be a limit, because an empty message takes a single byte on the
-// wire, but messageCost bytes of our memory. Without the limit, a packet of 1,100 bytes could
-// make us hold 1,100 messages.
+// maxMessages is the maximum number of messages in a whole bunch, which is an entry that holds
+// complete messages. Without a limit, a packet of 1,100 bytes could make us hold 1,100 messages,
+// because an empty message takes a single byte on the wire, but messageCost bytes of our memory.
 const maxMessages = 32
 
-// deliverWhole delivers the messages in a whole bunch. The cost of the entire entry is attached to
-// its last message. Take returns it to the peer's limit along with that message.
+// deliverWhole delivers the messages in a whole bunch. The last of them carries the cost of the
+// entire entry, which is given back to the peer's limit when Take returns that message.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		// An empty bunch closes the channel, and may open it as well.
 		if s.flags&flagClose == 0 {
-			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
+			return violation(BunchDataOverflow, "channel %d: whole bunch without a message", ch.number)
 		}
 		c.deliver(ch, &Message{
 			Delivery: Reliable,
 			Open:     s.flags&flagOpen != 0,
 			Close:    true,
-			cost:     int32(refund(s, 1)),
+			receipt:  receipt{cost: int32(refund(s, 1))},
 		})
 		return nil
 	}
@@ -37,20 +36,23 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	b := s.payload
 	for count := 1; len(b) > 0; count++ {
 		size, n := consumeVarint(b)
-		if n == 0 || size > uint64(len(b)-n) || count > maxMessages {
-			return violation(BunchDataOverflow, "channel %d: message %d of a whole bunch", ch.number, count)
+		if n == 0 || size > uint64(len(b)-n) {
+			return violation(BunchDataOverflow, "channel %d: message %d of a whole bunch is truncated", ch.number, count)
+		}
+		if count > maxMessages {
+			return violation(BunchDataOverflow, "channel %d: whole bunch has more than %d messages", ch.number, maxMessages)
 		}
 		if int(size) > c.limits.MaxBunch {
-			return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
-				ch.number, size, c.limits.MaxBunch)
+			return tooLarge(ch.number, int(size), c.limits.MaxBunch)
 		}
 		end := n + int(size)
 		m.Payload = b[n:end:end]
 		b = b[end:]
-		if isLast := len(b) == 0; isLast {
+		isLast := len(b) == 0
+		if isLast {
 			m.Close = s.flags&flagClose != 0
-			m.cost = int32(refund(s, count))
-			m.pinned = s.pinned
+			m.receipt.cost = int32(refund(s, count))
+			m.receipt.pinned = s.pinned
 		}
 		c.deliver(ch, &m)
 		m.Open = false
@@ -60,7 +62,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 
 // A run is a message of several entries whose last entry hasn't been processed yet.
 type run struct {
-	open     bool // the first entry was processed
+	open     bool // the first entry was processed, and the last one wasn't
 	delivery Delivery
 	opens    bool     // the message opens the channel
 	size     int      // bytes of the parts
@@ -75,19 +77,20 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	d := Delivery(s.flags & deliveryMask)
 	if s.flags&flagBegin != 0 {
 		if r.open {
-			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
+			return violation(PartialInitialReliableDestroy, "channel %d: message begins before the end of the previous one", ch.number)
 		}
 		*r = run{open: true, delivery: d, opens: s.flags&flagOpen != 0, parts: c.payloads.takeParts()}
 	} else if !r.open || d != r.delivery {
-		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
+		return violation(PartialMergeReliableDestroy, "channel %d: part of a message that has not begun or has another delivery", ch.number)
 	}
 
 	r.size += len(s.payload)
 	r.cost += refund(s, 1)
 	r.pinned += int(s.pinned)
 	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)",
-			ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
+		return violation(PartialTooLarge,
+			"channel %d: message has at least %d bytes in %d entries; the limits are %d bytes (MaxBunch) and %d entries",
+			ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch, maxParts)
 	}
 
 	if s.pooled {
@@ -108,8 +111,7 @@ func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
 		Open:     r.opens,
 		Close:    closes,
 		Payload:  c.payloads.join(r),
-		cost:     int32(r.cost),
-		joined:   true,
+		receipt:  receipt{cost: int32(r.cost), joined: true},
 	}
 	*r = run{}
 	c.deliver(ch, &m)
@@ -117,7 +119,8 @@ func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
 
 // deliver puts a message on the ready list and wakes the owner.
 func (c *Conn) deliver(ch *channel, m *Message) {
-	m.Channel, m.at = ch.number, grains(c.now)
+	m.Channel = ch.number
+	m.receipt.at = grains(c.now)
 	ch.opened = ch.opened || m.Open
 	c.ready.push(m)
 	if c.traced() {
@@ -138,14 +141,14 @@ func grains(t time.Duration) uint32 { return uint32(t / grain) }
 // Waited returns the time since a message became complete, with an accuracy of 16 µs. It may be
 // called on any goroutine, for up to 9 hours after Take.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
-	since := int32(grains(now.Sub(c.start)) - m.at)
+	since := int32(grains(now.Sub(c.start)) - m.receipt.at)
 	return time.Duration(max(0, since)) * grain
 }
 
 // deliverUnordered delivers the unordered message that the i-th parked entry belongs to,
 // provided that all of it has arrived. Earlier messages may be missing, except for the one that
-// opens the channel. A message that opens or closes the channel isn't delivered here, because
-// it has to wait for its turn.
+// opens the channel. A message that opens or closes the channel has to wait for its turn, so it
+// isn't delivered here.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil
@@ -177,20 +180,21 @@ func (c *Conn) Next() (m Message, ok bool) {
 func (c *Conn) Ready() int { return c.ready.len() }
 
 // takeBytes is the maximum number of bytes that one Take returns, unless a single message is
-// larger. Messages no longer count against any limit once they are taken, so takeBytes bounds
-// how much a slow owner can hold.
+// larger. Since messages no longer count against any limit once they're taken, takeBytes bounds
+// how much a slow owner holds without the peer noticing.
 const takeBytes = 16 << 10
 
-// Take fills into with complete messages, oldest first, and returns the number of messages. It
-// stops before they exceed 16 KiB, except that the first message may have any size. The
-// messages count as consumed.
+// Take fills into with complete messages, oldest first, and returns their number. It stops before
+// they exceed 16 KiB, except that the first message may have any size. The messages count as
+// consumed.
 //
 // Messages that Take does not return stay queued. Once they fill the ReceiveLimit (see [Config]),
 // the peer has to stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
-		if size += len(c.ready.peek().Payload); n > 0 && size > takeBytes {
+		size += len(c.ready.peek().Payload)
+		if n > 0 && size > takeBytes {
 			break
 		}
 		c.ready.pop(&into[n])
@@ -210,7 +214,7 @@ func (c *Conn) Take(into []Message) int {
 // connection may write data from its own peer into such a page right away. Reuse does not touch
 // c, so it may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
-	if m.joined && cap(m.Payload) == pages.Size {
+	if m.receipt.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
 	}
 	*m = Message{}
@@ -219,16 +223,16 @@ func (c *Conn) Reuse(m *Message) {
 // discharge is called when Take removes a message. The message no longer counts as held here,
 // and discharge returns how many bytes of the peer's limit this frees.
 func (c *Conn) discharge(m *Message) (cost int) {
-	c.payloads.pinned -= int(m.pinned)
+	c.payloads.pinned -= int(m.receipt.pinned)
 	switch {
 	case m.Delivery >= Unreliable:
-		c.assemblies.waiting -= unreliablePrice(1, len(m.Payload))
+		c.assemblies.removeWaiting(unreliableCost(1, len(m.Payload)))
 	case m.Channel == 0:
-		c.flow.control -= int(m.cost)
+		c.flow.control -= int(m.receipt.cost)
 	default:
-		cost = int(m.cost)
+		cost = int(m.receipt.cost)
 	}
-	m.cost = 0
-	m.pinned = 0
+	m.receipt.cost = 0
+	m.receipt.pinned = 0
 	return cost
 }

@@ -27,7 +27,7 @@ type entry struct {
 	pieces   [maxPieces]piece
 	npieces  uint8 // in use, at least 1; they cover the payload in order
 	messages uint8 // number of messages in a whole bunch; otherwise 1
-	runPrice int32 // price of all entries of a long message, kept in the first of them
+	runCost  int32 // cost of all entries of a long message, kept in the first of them
 }
 
 // init sets up an entry, with a single piece that is to be sent.
@@ -65,9 +65,9 @@ func (e *entry) isAcked() bool {
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
-		return price(e.flags, len(e.payload), int(e.messages))
+		return costOf(e.flags, len(e.payload), int(e.messages))
 	case flagBegin:
-		return int(e.runPrice)
+		return int(e.runCost)
 	}
 	return 0
 }

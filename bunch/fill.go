@@ -49,7 +49,7 @@ func (c *Conn) hasPending(levels int) bool {
 // New play also has to wait for the end of the tick. Once the debt of retransmissions has reached
 // its limit, only a probe may retransmit play, or one packet in a probe timeout.
 func (c *Conn) allowed() allowance {
-	may := c.sent.spread() < c.limits.History-1 && !c.dark()
+	may := c.sent.spread() < c.limits.History-1 && !c.inOutage()
 	return allowance{
 		play:    may && c.cork.open(),
 		bulk:    may,
@@ -72,7 +72,7 @@ func (c *Conn) windowOpen() bool {
 	}
 	// Two consecutive timeouts mean that there is an outage, in which only probes may be sent.
 	// The window doesn't show the outage, because quic-go doesn't reduce it on timeouts.
-	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.congestion.Window(fullDatagram)
+	return c.loss.ptos < 2 && c.sent.bytesInFlight+minDatagram <= c.congestion.Window(fullDatagram)
 }
 
 // fill fills the packet, one level after the other. Within a level, retransmissions go first.

@@ -303,7 +303,7 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: n})))
 	}
 	l.flow.capacity = 1 << 50 // its limit takes eight bytes
-	l.flow.offer()
+	l.flow.scheduleUpdate()
 	require.NoError(t, l.Send(ch, Reliable, make([]byte, 1098)))
 	b, _, ok := l.AppendPacket(l.at, nil, 1163)
 	require.True(t, ok)

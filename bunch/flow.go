@@ -4,7 +4,7 @@ import "time"
 
 // flow implements flow control, which limits how much memory reliable bunches take at the
 // receiver. As with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an absolute
-// limit, and the sender charges the price of each entry to it.
+// limit, and the sender charges the cost of each entry to it.
 //
 // Channel 0 is exempt, so that control messages get through while a world is stopped. It has a
 // limit of its own, maxControl.
@@ -15,22 +15,22 @@ type flow struct {
 	freed   uint64 // memory of the entries of play that were acknowledged so far, in bytes
 
 	// Sending.
-	sent      uint64 // price of all entries ever sent
+	sent      uint64 // cost of all entries ever sent
 	limit     uint64 // the maximum of sent that the peer allows
 	blocked   bool   // an entry can't be sent until the limit rises
 	blockedAt time.Duration
-	mustAsk   bool // the next packet asks for a higher limit
-	asks      int  // how often we have asked since the limit last rose
+	askDue    bool // the next packet asks for a higher limit
+	askCount  int  // how often we have asked since the limit last rose
 
 	// Receiving.
-	received   uint64 // price of all entries that ever arrived
-	consumed   uint64 // price of the entries whose messages the owner has taken
-	capacity   uint64 // maximum price of the messages that wait for the owner
+	received   uint64 // cost of all entries that ever arrived
+	consumed   uint64 // cost of the entries whose messages the owner has taken
+	capacity   uint64 // maximum cost of the messages that wait for the owner
 	advertised uint64 // the limit last sent to the peer
-	control    int    // price of everything that channel 0 holds; at most maxControl
+	control    int    // cost of everything that channel 0 holds; at most maxControl
 
 	// Announcing a higher limit.
-	update      bool   // the next packet contains the limit
+	updateDue   bool   // the next packet contains the limit
 	limitPacket uint64 // last packet with the limit; if it's lost, the limit is sent again
 
 	// Whether the capacity holds the peer back.
@@ -50,24 +50,24 @@ func (f *flow) init(capacity int) {
 func (f *flow) grow(capacity int) {
 	f.capacity = max(f.capacity, uint64(capacity))
 	f.tight = false
-	f.offer()
+	f.scheduleUpdate()
 }
 
 // kib returns the limit to announce, in KiB.
-func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
+func (f *flow) limitKiB() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
 // offer schedules an announcement of the limit, unless the limit has grown by less than a
 // quarter of the capacity. Such an increase isn't worth a packet.
-func (f *flow) offer() {
-	if f.kib()<<10 >= f.advertised+f.capacity/4 {
-		f.update = true
+func (f *flow) scheduleUpdate() {
+	if f.limitKiB()<<10 >= f.advertised+f.capacity/4 {
+		f.updateDue = true
 	}
 }
 
 // limitSent is called when a packet is sent that contains the limit.
 func (f *flow) limitSent(packet uint64) {
-	f.update = false
-	f.advertised = f.kib() << 10
+	f.updateDue = false
+	f.advertised = f.limitKiB() << 10
 	f.limitPacket = packet
 }
 
@@ -86,7 +86,7 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 		f.sampled = f.consumed
 		f.sampledAt = now
 	}
-	f.offer()
+	f.scheduleUpdate()
 }
 
 // playLimit is the part of the peer's limit that bulk leaves to play.
@@ -110,18 +110,24 @@ func (f *flow) allows(cost int, p Priority) bool {
 	return f.sent+uint64(cost) <= f.limit
 }
 
+// ask makes the next packet ask the peer for a higher limit.
+func (f *flow) ask() {
+	f.askDue = true
+	f.askCount++
+}
+
 // raise applies a limit from the peer. A limit that is lower than the last one is from a packet
 // that arrived late, and is ignored.
 func (f *flow) raise(kib uint64) {
 	if limit := kib << 10; limit > f.limit {
 		f.limit = limit
 		f.blocked = false
-		f.asks = 0
+		f.askCount = 0
 	}
 }
 
 // take charges an arrival, and reports whether the peer has kept to the limit.
-func (f *flow) take(cost int) bool {
+func (f *flow) charge(cost int) bool {
 	f.received += uint64(cost)
 	return f.received <= f.advertised
 }
@@ -131,7 +137,7 @@ const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster. Each
 // such finding is reported once.
-func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
+func (c *Conn) ReceiveLimited() bool { return testAndClear(&c.flow.tight) }
 
 // SetReceiveLimit raises the number of bytes that reliable messages may hold here. The next
 // packet announces it to the peer. A lower number has no effect.
@@ -144,5 +150,5 @@ func (c *Conn) SetReceiveLimit(bytes int) {
 // limit.
 func (c *Conn) consume(cost uint64) {
 	c.flow.consume(c.now, c.congestion.Smoothed+tickTime, cost)
-	c.changed = c.changed || c.flow.update
+	c.changed = c.changed || c.flow.updateDue
 }

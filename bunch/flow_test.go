@@ -13,28 +13,28 @@ import (
 func TestFlowCounts(t *testing.T) {
 	var f flow
 	f.init(1 << 20)
-	require.True(t, f.update, "more than what a peer assumes")
-	require.Equal(t, uint64(1024), f.kib())
+	require.True(t, f.updateDue, "more than what a peer assumes")
+	require.Equal(t, uint64(1024), f.limitKiB())
 	f.limitSent(0)
-	require.False(t, f.update)
-	require.True(t, f.take(1<<20))
-	require.False(t, f.take(1))
+	require.False(t, f.updateDue)
+	require.True(t, f.charge(1<<20))
+	require.False(t, f.charge(1))
 
 	t.Log("# a quarter of the window is worth a packet")
 	f.consume(0, 0, 256<<10-1)
-	require.False(t, f.update)
+	require.False(t, f.updateDue)
 	f.consume(0, 0, 1)
-	require.True(t, f.update)
-	require.Equal(t, uint64(1280), f.kib())
+	require.True(t, f.updateDue)
+	require.Equal(t, uint64(1280), f.limitKiB())
 	f.grow(1 << 10)
 	require.Equal(t, uint64(1<<20), f.capacity, "it never shrinks")
 
 	t.Log("# a higher limit ends the wait, so the next one asks as soon as the first; a late lower limit changes nothing")
 	f.block(0)
-	f.asks = 3
+	f.askCount = 3
 	f.raise(512)
 	require.False(t, f.blocked)
-	require.Zero(t, f.asks)
+	require.Zero(t, f.askCount)
 	f.raise(300)
 	require.Equal(t, uint64(512<<10), f.limit)
 	f.sent = 512<<10 - 100
@@ -125,8 +125,8 @@ func TestBlockedSenderAsks(t *testing.T) {
 	p.run(time10)
 	p.ends[1].flow.advertised += 1 << 20
 	p.take(1)
-	p.ends[1].flow.update = false
-	require.False(t, p.ends[1].flow.update)
+	p.ends[1].flow.updateDue = false
+	require.False(t, p.ends[1].flow.updateDue)
 	p.run(5 * time.Second)
 	require.NotEmpty(t, p.take(1), "the probe brought the limit")
 }
@@ -141,7 +141,7 @@ func TestPeerBeyondTheLimitCloses(t *testing.T) {
 		err = r.receive(wholeOf(0, 1, n, string(make([]byte, 1000))))
 	}
 	requireCode(t, ReceiveLimitExceeded, err)
-	require.Equal(t, uint16((256<<10-channelCost)/price(flagWhole, 1002, 1))+2, n)
+	require.Equal(t, uint16((256<<10-channelCost)/costOf(flagWhole, 1002, 1))+2, n)
 	t.Log("# entries that are parked count as well")
 	r = newReceiver(t, Config{ReliableBuffer: 1024})
 	r.must(wholeOf(flagOpen, 1, 0, "a"))
@@ -189,7 +189,7 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 		err = r.receive(wholeOf(0, 0, n, string(make([]byte, 1000))))
 	}
 	requireCode(t, ReceiveLimitExceeded, err)
-	require.Equal(t, uint16(maxControl/price(flagWhole, 1002, 1))+1, n)
+	require.Equal(t, uint16(maxControl/costOf(flagWhole, 1002, 1))+1, n)
 }
 
 func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
@@ -200,7 +200,7 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	into := make([]Message, 3)
 	require.Equal(t, 3, r.Take(into))
 	require.Equal(t, "abc", string(into[0].Payload)+string(into[1].Payload)+string(into[2].Payload))
-	require.Equal(t, uint64(price(flagWhole, 2, 1)), r.flow.received-r.flow.consumed, "what was not taken is charged still")
+	require.Equal(t, uint64(costOf(flagWhole, 2, 1)), r.flow.received-r.flow.consumed, "what was not taken is charged still")
 	require.Zero(t, r.flow.control)
 	checkConn(t, r.Conn)
 	r.must(wholeOf(0, 1, 3, "e"))

@@ -123,7 +123,7 @@ func FuzzReceive(f *testing.F) {
 			for _, _, ok := client.AppendPacket(p.now, nil, 1200); ok; _, _, ok = client.AppendPacket(p.now, nil, 1200) {
 			}
 			require.LessOrEqual(t, len(client.channels.open), 202)
-			require.LessOrEqual(t, client.assemblies.price, maxParked)
+			require.LessOrEqual(t, client.assemblies.cost, maxParked)
 			require.LessOrEqual(t, client.tracked.fates.len(), 1)
 		}
 	})

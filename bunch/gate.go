@@ -96,7 +96,7 @@ func (c *Conn) heldByRate(ch *channel, rateLimited bool) bool {
 // must be waiting for the path.
 func (c *Conn) heldByWindow(ch *channel) bool {
 	historyFull := c.sent.spread() >= c.limits.History-1
-	if c.dark() || historyFull || ch.resend.len() > 0 {
+	if c.inOutage() || historyFull || ch.resend.len() > 0 {
 		return true
 	}
 	if c.stats.Ticks == 0 {

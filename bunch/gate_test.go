@@ -25,7 +25,7 @@ func TestBulkGate(t *testing.T) {
 	}
 	require.Equal(t, 7, l.packets(), "1,163 bytes more must fit into the window")
 	require.LessOrEqual(t, l.Stats().InFlight, 10_000)
-	require.Equal(t, l.sent.inFlight, l.Stats().InFlight)
+	require.Equal(t, l.sent.bytesInFlight, l.Stats().InFlight)
 
 	t.Log("# play passes the gate")
 	l.sendPackets(3)

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// allowed is how much more than its price a connection may hold: the limits in
-// price.go besides the receive limit, and the records of sent packets.
+// allowed is how much more than its cost a connection may hold: the limits in
+// cost.go besides the receive limit, and the records of sent packets.
 const allowed = 1 << 20
 
 // hostile is a peer that writes what it likes, whatever c says of it.

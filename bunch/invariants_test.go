@@ -38,7 +38,7 @@ func checkConn(t testing.TB, c *Conn) {
 		if ch.isPlay() {
 			memory += ch.memory()
 		}
-		if ch.owesAnswer() {
+		if ch.awaitsAnswer() {
 			owed++
 		}
 		for i := int(ch.unreliable.head); i < len(ch.unreliable.items); i++ {
@@ -74,7 +74,7 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
 	same(t, int64(memory), int64(c.flow.held), "bytes of entries of play")
-	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
+	same(t, int64(owed), int64(c.unanswered.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
 	same(t, int64(behind), int64(c.saturation.deferred), "unreliable messages behind other channels")
@@ -125,10 +125,10 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	bytes, packets, loaded := 0, 0, 0
 	for n := c.sent.Oldest; n < c.sent.Next; n++ {
 		p := c.sent.At(n)
-		if p.loaded {
+		if p.hasBunches {
 			loaded++
 		}
-		if p.fate != flying {
+		if p.fate != inFlight {
 			continue
 		}
 		bytes += p.size
@@ -137,10 +137,10 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 			copies[pieceKey{it.channel, it.sequence, it.off}]++
 		}
 	}
-	if bytes != c.sent.inFlight || packets != c.sent.flying {
-		t.Fatalf("%d packets with %d bytes fly, %d with %d are counted", packets, bytes, c.sent.flying, c.sent.inFlight)
+	if bytes != c.sent.bytesInFlight || packets != c.sent.packetsInFlight {
+		t.Fatalf("%d packets with %d bytes fly, %d with %d are counted", packets, bytes, c.sent.packetsInFlight, c.sent.bytesInFlight)
 	}
-	same(t, int64(loaded), int64(c.sent.loaded), "packets remembered that carried bunches")
+	same(t, int64(loaded), int64(c.sent.withBunches), "packets remembered that carried bunches")
 	return copies
 }
 
@@ -189,9 +189,9 @@ func charged(c *Conn) (reliable, control int) {
 		switch {
 		case m.Delivery >= Unreliable:
 		case m.Channel == 0:
-			control += int(m.cost)
+			control += int(m.receipt.cost)
 		default:
-			reliable += int(m.cost)
+			reliable += int(m.receipt.cost)
 		}
 	}
 	for number, ch := range c.channels.open {
@@ -219,7 +219,7 @@ func slotCharge(s *slot) int {
 	if s.state == full && s.flags&flagWhole == flagWhole {
 		messages = messagesIn(s.payload)
 	}
-	return price(s.flags&^flagOpen, len(s.payload), messages)
+	return costOf(s.flags&^flagOpen, len(s.payload), messages)
 }
 
 func checkReceiver(t testing.TB, c *Conn) {
@@ -227,9 +227,9 @@ func checkReceiver(t testing.TB, c *Conn) {
 	ready := slices.Collect(c.AllReady)
 	same(t, int64(len(ready)), int64(c.ready.len()), "messages that wait")
 	for i := range ready {
-		pinned += int(ready[i].pinned)
+		pinned += int(ready[i].receipt.pinned)
 		if ready[i].Delivery >= Unreliable {
-			unreliable += unreliablePrice(1, len(ready[i].Payload))
+			unreliable += unreliableCost(1, len(ready[i].Payload))
 		}
 	}
 	for _, ch := range c.channels.open {
@@ -245,9 +245,9 @@ func checkReceiver(t testing.TB, c *Conn) {
 		}
 	}
 	reliable, control := charged(c)
-	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "price of what is held")
-	same(t, int64(control), int64(c.flow.control), "price of what channel 0 holds")
-	same(t, int64(unreliable), int64(c.assemblies.waiting), "price of the unreliable messages that wait")
+	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "cost of what is held")
+	same(t, int64(control), int64(c.flow.control), "cost of what channel 0 holds")
+	same(t, int64(unreliable), int64(c.assemblies.waiting), "cost of the unreliable messages that wait")
 	same(t, int64(pinned), int64(c.payloads.pinned), "pinned bytes")
 	atMost(t, int64(c.payloads.pinned), maxPinned, "pinned bytes")
 	parked := 0
@@ -257,7 +257,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 		perChannel[a.channel]++
 		atMost(t, int64(a.newest)+1, int64(c.received.Next), "packet of an assembly")
 	}
-	same(t, int64(parked), int64(c.assemblies.price), "price of the assemblies")
+	same(t, int64(parked), int64(c.assemblies.cost), "cost of the assemblies")
 	for ch, n := range perChannel {
 		same(t, int64(n), int64(len(ch.assemblies)), "assemblies of a channel")
 		atMost(t, int64(n), maxAssemblies, "assemblies of a channel")

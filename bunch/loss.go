@@ -9,25 +9,24 @@ import (
 
 const (
 	// lostRecordPTOs is the number of probe timeouts for which we keep the record of a lost
-	// packet, so that a late ack can still free its entries. A packet may stay in the network
-	// for that long. See RFC 9000, section 10.2.
+	// packet, so that a late ack can still free its entries. RFC 9000, section 10.2, uses the
+	// same time as the limit on how long a packet may stay in the network.
 	lostRecordPTOs = 3
 
 	// probePackets is the number of packets that may be sent for each probe timeout. See RFC
 	// 9002, section 6.2.4.
 	probePackets = 2
 
-	// othersTime is the time for which we expect more datagrams of other machines after one
-	// of them has arrived.
+	// othersTime is how long after the arrival of another protocol's datagram we expect more of
+	// them. It only has to exceed a round trip, so that a transfer in progress keeps renewing it.
 	othersTime = time.Second
 )
 
-// loss decides which packets are lost: packets that were overtaken by acknowledged ones
-// (RFC 9002, section 6.1) and, after a timeout, packets about which nothing has been
-// heard (section 6.2).
+// loss detects lost packets, which are those that acknowledged packets have overtaken (RFC 9002,
+// section 6.1), and decides when to probe because nothing is acknowledged (section 6.2).
 //
-// Other machines, such as the one that moves slices of a transfer, may send datagrams over the
-// same path. The arrival of such a datagram tells us something about our own packets as well.
+// Other protocols, such as the one that moves the slices of a transfer, may send datagrams over
+// the same path. The arrival of such a datagram tells us something about our own packets as well.
 type loss struct {
 	recovery.Losses
 
@@ -37,36 +36,51 @@ type loss struct {
 	nextRepeat  uint64        // the packet whose contents the next probe repeats
 	silentSince time.Duration // last ack, or first packet sent since nothing was in flight
 
-	// Datagrams of other machines.
+	// Datagrams of other protocols.
 	overtaken   uint64        // packets below this number were overtaken by such a datagram
 	othersUntil time.Duration // until when we expect more such datagrams
 }
 
+// nextAt returns when detectLosses must be called.
+func (l *loss) nextAt() time.Duration {
+	if l.Next == 0 {
+		return never
+	}
+	return l.Next
+}
+
+// restart forgets what describes the previous path when the path changes. If there was an
+// outage, the first probe on the new path mustn't wait for the backoff that has built up.
+func (l *loss) restart() {
+	l.Next = 0
+	l.ptos = 0
+}
+
 const (
-	// resendsPerAck is how many bytes of play may be retransmitted for each byte of play that
-	// the peer acknowledges. That is enough for a path that loses seven of eight packets.
+	// resendsPerAck is the number of bytes of play that may be retransmitted for each byte of
+	// play that the peer acknowledges. It suffices for a path that loses seven of eight packets.
 	resendsPerAck = 8
 
-	// maxResendDebt is how many bytes of play may be retransmitted beyond that. It covers what
-	// was in flight when a path failed for a second or two.
+	// maxResendDebt is the number of bytes of play that may be retransmitted beyond that. It
+	// covers what is in flight when a path fails for a second or two.
 	maxResendDebt = 256 << 10
 
-	// resendHeader is approximately what a bunch takes besides its payload.
+	// resendHeader is the approximate size of a bunch's header.
 	resendHeader = 8
 )
 
 // A resendDebt limits how much play (the game's own traffic) is retransmitted. Play is
-// retransmitted without regard to the window, as soon as an ack shows that it was overtaken. A peer
-// that acknowledges one packet in a hundred would otherwise make us send everything a hundred
-// times.
+// retransmitted regardless of the window, as soon as an ack shows that it was overtaken. Without
+// a limit, a peer that acknowledges one packet in a hundred could make us send everything a
+// hundred times.
 type resendDebt struct {
 	bytes     int           // retransmitted play that acks haven't paid for; at most maxResendDebt
-	exceeded  bool          // bytes reached maxResendDebt with the last retransmission
-	exceedsAt time.Duration // when that was
+	exceeded  bool          // bytes has reached maxResendDebt, and acks haven't reduced it since
+	exceedsAt time.Duration // if exceeded, when play was last retransmitted
 }
 
-// add counts play that is retransmitted. There's no more debt than maxResendDebt, so that a path on
-// which nothing is lost any more is soon used again.
+// add counts play that is retransmitted. The debt never grows beyond maxResendDebt, so that it's
+// soon paid off once the path no longer loses packets.
 func (d *resendDebt) add(t time.Duration, payload int) {
 	d.bytes = min(d.bytes+payload+resendHeader, maxResendDebt)
 	if d.bytes == maxResendDebt {
@@ -81,31 +95,35 @@ func (d *resendDebt) pay(payload int) {
 	d.exceeded = d.exceeded && d.bytes == maxResendDebt
 }
 
-// resendAt returns when play may be retransmitted in spite of its debt. ok is false if there's no
-// need for a timer: nothing is held back, or packets are in flight, whose acks or whose probe
-// timeout comes first.
-func (c *Conn) resendAt() (at time.Duration, ok bool) {
-	waits := c.resends.exceeded && c.sent.flying == 0 &&
+// resendAt returns when play may be retransmitted in spite of the debt. The timer isn't set if the
+// debt holds nothing back. Neither is it set while packets are in flight, because their acks or
+// their probe timeout come first.
+func (c *Conn) resendAt() time.Duration {
+	held := c.resends.exceeded && c.sent.packetsInFlight == 0 &&
 		slices.ContainsFunc(c.levels[:bulkLevel], func(lv level) bool { return lv.resend.len() > 0 })
-	return c.resends.exceedsAt + c.pto(), waits
+	if !held {
+		return never
+	}
+	return c.resends.exceedsAt + c.pto()
 }
 
-// receiveAcks handles the acks in a packet: it settles the fate of the packets that they cover,
-// samples the round trip, and determines which packets must be lost.
+// receiveAcks handles the acks in a packet. It settles the fates of the packets that they cover,
+// samples the round trip, and detects lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
-		return violation(AckSequenceMismatch, "ack of packet %d, the next to be sent is %d", largest, c.sent.Next)
+		return violation(AckSequenceMismatch, "ack of packet %d, which was never sent; the next packet is %d",
+			largest, c.sent.Next)
 	}
 
-	c.leaveDark()
+	c.endOutage()
 	silence := t - max(c.loss.silentSince, c.path.since)
-	if c.sent.flying > 0 && silence >= c.darkTime() {
+	if c.sent.packetsInFlight > 0 && silence >= c.outageAfter() {
 		// The outage is over. Packets that we sent during the outage may have been held up
-		// somewhere, so don't take that time for a round trip.
+		// somewhere, so don't mistake that time for a round trip.
 		//
-		// We check the time and not the number of timeouts, because a process that was stopped
-		// hasn't run any timers.
+		// We check the time rather than the number of timeouts, because a suspended process
+		// doesn't run any timers.
 		c.congestion.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
@@ -130,13 +148,12 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 }
 
 // ackRuns acknowledges the packets in all runs of an ack, the first of which ends with packet
-// largest. It returns the newest packet that wasn't acknowledged before, or nil if there's
-// none.
+// largest. It returns the newest packet that is newly acknowledged, or nil if there's none.
 func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *sentPacket, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
 		if run > high {
-			return nil, violation(AckSequenceMismatch, "ack runs reach below packet 0")
+			return nil, violation(AckSequenceMismatch, "ack runs extend below packet 0")
 		}
 		low := high - run
 		isAcked := i%2 == 0 // every other run is a gap
@@ -159,19 +176,19 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-// ackRange acknowledges the packets from low to high-1. It returns the newest packet that
-// wasn't acknowledged before, or nil if there's none.
+// ackRange acknowledges the packets from low to high-1. It returns the newest packet that is
+// newly acknowledged, or nil if there's none.
 //
-// Packets that were acknowledged in one range are skipped in one step when they're
-// acknowledged again. Otherwise, a peer could make us look at thousands of records by
-// repeating an ack of fifteen bytes.
+// If packets that were acknowledged in one range are acknowledged again, we skip them in one
+// step. Otherwise, a peer could make us look at thousands of records by repeating an ack of
+// fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
 		n--
 		p := c.sent.At(n)
 		if p.fate == skipped {
-			return nil, violation(AckSequenceMismatch, "ack of packet %d, which was left out", n)
+			return nil, violation(AckSequenceMismatch, "ack of packet %d, which was deliberately skipped", n)
 		}
 		if c.ackPacket(t, n, p) && newest == nil {
 			newest = p
@@ -183,21 +200,21 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, 
 	return newest, nil
 }
 
-// sampleRTT measures the round trip of p, which is the largest packet in an ack and wasn't
-// acknowledged before (RFC 9002, section 5.1). It subtracts the peer's ack delay, but no more than
-// the agreed maximum (section 5.3).
+// sampleRTT measures the round trip of p, which is the largest packet in an ack and is newly
+// acknowledged (RFC 9002, section 5.1). It subtracts the peer's ack delay, but no more than the
+// agreed maximum (section 5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.congestion.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n and reports whether the ack tells us anything new.
+// ackPacket acknowledges packet n and reports whether it is newly acknowledged.
 //
-// The ack of a packet that was declared lost is new as well. After an increase of the round
-// trip, there may be no other packets that show the increase.
+// That includes a packet that was declared lost, because after the round trip increases, there
+// may be no other packets that show the increase.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
-	was := p.fate
-	if was != flying && was != lost {
+	wasLost := p.fate == lost
+	if p.fate != inFlight && !wasLost {
 		return false
 	}
 
@@ -206,23 +223,22 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 		c.ackItem(it)
 	}
 	if c.traced() {
-		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
+		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: wasLost})
 	}
-	if was == flying {
+	if !wasLost {
 		c.queueFates(p, true) // for a lost packet, we have already reported the loss
 	}
 	c.sent.decide(p, acked)
-	// The peer has our acks too, so we needn't repeat them.
-	c.received.floor = max(c.received.floor, p.covers)
+	c.received.raiseFloor(p.covers) // the peer has our acks too, so we needn't repeat them
 
-	// What the ack shows about the path.
-	if was == lost {
+	// The ack may also show something about the path.
+	if wasLost {
 		c.stats.SpuriousLosses++
 	}
 	if c.path.judges(n) {
 		c.congestion.Acked(t, &p.mark, p.size)
 		c.blackHole.Acked(n, p.size > minDatagram)
-		if was == lost {
+		if wasLost {
 			c.loss.Spurious(t, t-p.at)
 		}
 	}
@@ -244,8 +260,9 @@ func (c *Conn) ackItem(it item) {
 	}
 }
 
-// popAcked frees acknowledged entries, but only at the front of the buffer: while one bunch is
-// missing, all later entries keep their slots. UE: UChannel::ReceivedAcks does the same.
+// popAcked frees acknowledged entries, but only at the front of the buffer, so that as long as one
+// entry is unacknowledged, all later ones keep their slots. Unreal does the same
+// (UChannel::ReceivedAcks).
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -271,52 +288,49 @@ func (c *Conn) popAcked(ch *channel) {
 	if c.traced() && ch.first > oldest {
 		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	}
-	ch.firstUnsent = max(ch.firstUnsent, ch.first) // entries may have been sent among the resends
+	ch.firstUnsent = max(ch.firstUnsent, ch.first) // resends of the freed entries didn't advance it
 	if ch.first == ch.next {
 		ch.returnRing(&c.rings)
 	}
-	if ch.owesAnswer() {
-		c.owed.add(c.now)
+	if ch.awaitsAnswer() {
+		c.unanswered.add(c.now)
 	}
 	c.releaseSuccessor(ch)
 	c.retire(ch)
 }
 
-// detectLosses declares packets lost if later ones have overtaken them, unless the carrier
-// reports fates. giveUpForeign handles packets sent on an earlier path.
-//
-// See RFC 9002, section 6.1.
+// detectLosses declares packets lost that later ones have overtaken (RFC 9002, section 6.1). It
+// leaves that to the carrier if the carrier reports fates, and to loseForeign for packets that
+// were sent on an earlier path.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.congestion.Current(), c.congestion.Latest))
 	if c.path.Fates {
 		return
 	}
-	n, ok := c.sent.firstFlying()
+	n, ok := c.sent.firstInFlight()
 	n = max(n, c.path.foreign)
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.At(n)
-		if p.fate != flying || !p.ackNow && n >= c.loss.Largest {
-			// Either its fate is known, or only a datagram of another machine has overtaken it
+		if p.fate != inFlight || !p.ackNow && n >= c.loss.Largest {
+			// Either its fate is known, or only a datagram of another protocol has overtaken it
 			// and the peer may be delaying its ack.
 			continue
 		}
 		if !c.loss.Check(t, n+c.sent.skippedAfter(n), p.at) {
-			return // then no later packet is lost either
+			return // later packets can't be lost either
 		}
 		c.losePacket(t, n, p)
 	}
 }
 
-// Overtaken is called when a datagram has arrived that another machine sent over the same path.
-// sent is the time when the machine sent it.
+// Overtaken is called when a datagram of another protocol, which was sent over the same path at
+// the time sent, has arrived.
 //
-// This is for isolated packets of play (the game's own traffic) that share the path with
-// another machine's transfer. If such a packet is lost, no ack shows the loss soon, because we
-// have nothing to send after it. While these datagrams arrive, our packets ask for an immediate
-// ack. We can therefore declare a packet lost if it is older than a datagram that arrived and
-// 9/8 of the round trip have passed.
-//
-// See RFC 9002, section 6.1.2.
+// It is meant for isolated packets of play (the game's own traffic) that share the path with a
+// transfer. If such a packet is lost, no ack shows the loss soon, because we have nothing to send
+// after it. As long as datagrams of the transfer arrive, our packets therefore ask for an
+// immediate ack, and a packet is declared lost if a datagram that was sent later has arrived and
+// 9/8 of the round trip have passed (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t := c.advanceClock(now)
 	at := sent.Sub(c.start)
@@ -332,9 +346,9 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
-// BlackHole reports whether the path seems to drop large packets, those with more than 1,163
-// bytes. This is the case if three large packets in a row were lost and none arrived, while a
-// small packet that was sent after the first of them did arrive. Each finding is reported once.
+// BlackHole reports whether the path seems to drop large packets, which are those of more than
+// 1,163 bytes. It does if three large packets in a row were lost, while a small packet that was
+// sent after the first of them arrived. Each black hole is reported once.
 func (c *Conn) BlackHole() bool { return c.blackHole.Detect(c.sent.Next) }
 
 // losePacket declares packet n lost and queues what it carried for retransmission. We keep its
@@ -355,12 +369,12 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	}
 	c.queueFates(p, false)
 	if p.limit && n == c.flow.limitPacket {
-		c.flow.update = true // no later packet has announced it, so announce it again
+		c.flow.updateDue = true // no later packet has announced it, so announce it again
 	}
 }
 
-// removeCopy is called when an item is no longer in flight. It queues the pieces that aren't in
-// any other packet in flight.
+// removeCopy is called when an item is no longer in flight. It queues those pieces for
+// retransmission of which no other copy is in flight.
 func (c *Conn) removeCopy(it item) {
 	pieces := it.pieces()
 	for i := range pieces {
@@ -369,8 +383,8 @@ func (c *Conn) removeCopy(it item) {
 	c.requeue(it, func(p *piece) bool { return p.copies == 0 })
 }
 
-// requeue queues the pieces of an item for retransmission, except for those that are
-// acknowledged or not wanted. It returns the number of bytes that it has queued.
+// requeue queues the wanted pieces of an item for retransmission, except for those that have been
+// acknowledged. It returns the number of bytes queued.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	pieces := it.pieces()
 	for i := range pieces {
@@ -387,33 +401,31 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 // See RFC 9002, section 6.2.1.
 func (c *Conn) pto() time.Duration { return c.congestion.PTO(c.peerAckDelay) }
 
-// ptoAt returns when the next probe timeout expires. ok is false if the timer isn't set, which
-// is the case when nothing is in flight or a probe is about to be sent.
-func (c *Conn) ptoAt() (at time.Duration, ok bool) {
-	if c.sent.flying == 0 || c.loss.probes > 0 {
-		return 0, false
+// ptoAt returns when the next probe timeout expires. The timer isn't set if nothing is in flight,
+// or if a probe is about to be sent.
+func (c *Conn) ptoAt() time.Duration {
+	if c.sent.packetsInFlight == 0 || c.loss.probes > 0 {
+		return never
 	}
-	if c.probesOften() {
-		return c.sent.lastAsk + c.pto()/2, true
+	if c.probesFrequently() {
+		return c.sent.lastAckEliciting + c.pto()/2
 	}
-	return c.sent.lastAsk + c.congestion.Backoff(c.loss.ptos, c.peerAckDelay), true
+	return c.sent.lastAckEliciting + c.congestion.Backoff(c.loss.ptos, c.peerAckDelay)
 }
 
-// probe is called when the probe timeout expires. It allows two packets to be sent regardless
-// of all limits. To fill them, it queues second copies of bunches in flight, oldest first, as
-// many as fit into two small packets.
+// probe is called when the probe timeout expires. It allows two packets to be sent regardless of
+// all limits (RFC 9002, section 6.2.4). To fill them, it queues second copies of bunches in
+// flight, oldest first, as many as fit into two small packets.
 //
 // If there's another timeout before an ack arrives, probe continues where it left off, and
-// starts over once it reaches the end. This gives all bunches the same chance on a path that
+// starts over when it reaches the end. This gives all bunches the same chance on a path that
 // loses nearly everything.
-//
-// See RFC 9002, section 6.2.4.
 func (c *Conn) probe() {
 	c.loss.ptos++
 	if c.loss.ptos == 1 {
 		c.loss.nextRepeat = 0
 	}
-	if c.probesOften() {
+	if c.probesFrequently() {
 		// One packet that repeats nothing is enough to learn that the path is back.
 		c.loss.probes = 1
 		return
@@ -425,7 +437,7 @@ func (c *Conn) probe() {
 		if c.loss.nextRepeat < c.sent.undecided || c.loss.nextRepeat >= c.sent.Next {
 			c.loss.nextRepeat = c.sent.undecided
 		}
-		if p := c.sent.At(c.loss.nextRepeat); p.fate == flying {
+		if p := c.sent.At(c.loss.nextRepeat); p.fate == inFlight {
 			for _, it := range p.items {
 				if room < int(it.end-it.off) {
 					return

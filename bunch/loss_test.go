@@ -89,10 +89,10 @@ func TestPacketThreshold(t *testing.T) {
 	l.wait(50 * ms)
 	t.Log("# RFC 9002, section 6.1.1: two later packets say nothing yet, the third does")
 	l.mustAck(1, 2)
-	require.Equal(t, flying, l.fate(0))
+	require.Equal(t, inFlight, l.fate(0))
 	l.mustAck(3, 3)
 	require.Equal(t, lost, l.fate(0))
-	require.Equal(t, flying, l.fate(4))
+	require.Equal(t, inFlight, l.fate(4))
 	require.Equal(t, uint64(1), l.Lost())
 	require.Equal(t, 1, l.packets(), "it is sent again")
 	require.Equal(t, uint64(1), l.Stats().BunchesResent)
@@ -116,7 +116,7 @@ func TestTimeThreshold(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 56250*time.Microsecond, at.Sub(l.at)+51*ms)
 	l.wait(at.Sub(l.at) - 1)
-	require.Equal(t, flying, l.fate(1))
+	require.Equal(t, inFlight, l.fate(1))
 	l.wait(1)
 	require.Equal(t, lost, l.fate(1))
 }
@@ -131,7 +131,7 @@ func TestTimeThresholdOfALongerRoundTrip(t *testing.T) {
 	l.mustAck(2, 2)
 	require.Less(t, l.congestion.Smoothed, 60*ms)
 	l.wait(10*ms - 1)
-	require.Equal(t, flying, l.fate(1))
+	require.Equal(t, inFlight, l.fate(1))
 	l.wait(1)
 	require.Equal(t, lost, l.fate(1))
 }
@@ -152,10 +152,10 @@ func TestSpuriousLossTurnsThePacketThresholdOff(t *testing.T) {
 	l.sendPackets(5)
 	l.wait(50 * ms)
 	l.mustAck(5, 8)
-	require.Equal(t, flying, l.fate(4))
+	require.Equal(t, inFlight, l.fate(4))
 	require.Zero(t, l.packets())
 	l.wait(50*ms*2/8 - 1)
-	require.Equal(t, flying, l.fate(4))
+	require.Equal(t, inFlight, l.fate(4))
 	l.wait(1)
 	require.Equal(t, lost, l.fate(4))
 }
@@ -468,7 +468,7 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 		l.sendPackets(1)
 		l.wait(ms)
 	}
-	first, _ := l.sent.firstFlying()
+	first, _ := l.sent.firstInFlight()
 	l.congestion.Assume(100*ms, 0)
 	l.loss.Spurious(0, ms)
 	l.loss.Largest = first + 8
@@ -589,10 +589,10 @@ func TestLostLimitIsToldAgain(t *testing.T) {
 	l.wait(50 * ms)
 	l.mustAck(4, 4)
 	require.Equal(t, lost, l.fate(1))
-	require.False(t, l.flow.update)
+	require.False(t, l.flow.updateDue)
 	l.mustAck(5, 5)
 	require.Equal(t, lost, l.fate(2))
-	require.True(t, l.flow.update)
+	require.True(t, l.flow.updateDue)
 }
 
 // TestSparseAcksCauseFewResends: a peer that acknowledges one packet in 64, and so pretends that
@@ -677,7 +677,7 @@ func TestDebtLeavesAPacketInAProbeTimeout(t *testing.T) {
 	for range 100 {
 		l.mustAck(n, n)
 		l.wait(l.pto())
-		if l.packets(); l.sent.flying == 0 {
+		if l.packets(); l.sent.packetsInFlight == 0 {
 			break
 		}
 		n = uint32(l.sent.Next - 1)

@@ -121,15 +121,21 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 // a keep-alive, an ack that is due, or a higher limit. Of these, a cork delays only the limit,
 // and by no more than AckDelay.
 func (c *Conn) mustSend(t time.Duration) bool {
-	return c.mustPing() || c.keepAliveDue || c.received.due(t) ||
-		c.flow.update && (c.cork.open() || t >= c.corkEnds())
+	limitDue := c.flow.updateDue && c.cork.open() || t >= c.corkedLimitAt()
+	return c.needsAckNow() || c.keepAliveDue || t >= c.received.ackAt() || limitDue
 }
 
-// corkEnds returns the time from which a higher limit is sent in spite of the cork.
-func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
+// corkedLimitAt returns when a higher limit is sent in spite of the cork. The timer isn't set if
+// there's no higher limit, or if the cork doesn't delay it.
+func (c *Conn) corkedLimitAt() time.Duration {
+	if !c.flow.updateDue || c.cork.open() {
+		return never
+	}
+	return c.cork.since + c.config.AckDelay
+}
 
 // mustPing reports whether the next packet must ask for an ack at once.
-func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.mustAsk }
+func (c *Conn) needsAckNow() bool { return c.loss.probes > 0 || c.flow.askDue }
 
 // makeRoom makes room for the record of another packet. If need be, it drops the oldest record.
 // It returns false if there is no room.
@@ -142,7 +148,7 @@ func (c *Conn) makeRoom(t time.Duration, required bool) bool {
 	if c.sent.makeRoom() {
 		return true
 	}
-	if p := c.sent.At(c.sent.Oldest); p.fate == flying {
+	if p := c.sent.At(c.sent.Oldest); p.fate == inFlight {
 		if !required {
 			return false
 		}
@@ -161,10 +167,10 @@ func (c *Conn) appendHeader(t time.Duration, hasBunches bool) {
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
 
 	limit := 0 // bytes that the limit will take
-	if c.flow.update {
-		limit = varintLen(c.flow.kib())
+	if c.flow.updateDue {
+		limit = varintLen(c.flow.limitKiB())
 	}
-	if c.received.asking > 0 {
+	if c.received.unacked > 0 {
 		room := b.room() - limit
 		if hasBunches {
 			room = maxHeaderBytes - packetHeaderBytes - limit
@@ -178,9 +184,9 @@ func (c *Conn) appendHeader(t time.Duration, hasBunches bool) {
 		}
 	}
 
-	if c.flow.update {
+	if c.flow.updateDue {
 		b.setFlag(flagLimit)
-		b.buf = appendVarint(b.buf, c.flow.kib())
+		b.buf = appendVarint(b.buf, c.flow.limitKiB())
 		b.record.limit = true
 	}
 }
@@ -193,7 +199,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	p.at = t
 	p.size = len(b.buf) - b.start
 	if b.bunches > 0 {
-		c.sent.load(p)
+		c.sent.countBunches(p)
 	}
 	if p.acks {
 		c.received.ackSent(t)
@@ -203,7 +209,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	if b.bunches == 0 {
 		c.finishBare()
 	}
-	if c.mustPing() {
+	if c.needsAckNow() {
 		b.setFlag(flagAckNow)
 	}
 	if b.bunches > 0 || b.hasFlag(flagPing|flagLimit) {
@@ -219,7 +225,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	if p.limit {
 		c.flow.limitSent(c.sent.Next - 1)
 	}
-	c.flow.mustAsk, c.keepAliveDue = false, false
+	c.flow.askDue, c.keepAliveDue = false, false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 
@@ -227,7 +233,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	number = c.sent.Next - 1
 	c.skips.packetSent(number)
 	if c.traced() {
-		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})
+		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == inFlight})
 	}
 	c.content = b.content
 	c.build = builder{}
@@ -244,8 +250,8 @@ func (c *Conn) putInFlight(t time.Duration) {
 	if hasBulk {
 		c.congestion.BulkSent(t)
 	}
-	p.mark = c.congestion.Sent(t, c.sent.inFlight)
-	if c.sent.flying == 0 {
+	p.mark = c.congestion.Sent(t, c.sent.bytesInFlight)
+	if c.sent.packetsInFlight == 0 {
 		c.loss.silentSince = t
 	}
 	c.sent.packetSent(p, t)
@@ -256,9 +262,9 @@ func (c *Conn) putInFlight(t time.Duration) {
 
 	if hasBulk {
 		c.repeatTail(p)
-		c.sent.bulkSinceAsk++
+		c.sent.bulkSinceAckNow++
 		if c.wantsAck() {
-			c.sent.bulkSinceAsk = 0
+			c.sent.bulkSinceAckNow = 0
 			c.build.setFlag(flagAckNow)
 		}
 	} else if t < c.loss.othersUntil {
@@ -280,13 +286,13 @@ func (c *Conn) putInFlight(t time.Duration) {
 // let its ack delay pass before it acknowledges them.
 func (c *Conn) wantsAck() bool {
 	interval := max(2, c.congestion.Window(fullDatagram)/(16*fullDatagram))
-	stuck := c.sent.flying < 2*ackEvery && !c.windowOpen()
-	return c.sent.bulkSinceAsk >= interval || stuck
+	stuck := c.sent.packetsInFlight < 2*ackEvery && !c.windowOpen()
+	return c.sent.bulkSinceAckNow >= interval || stuck
 }
 
 // finishBare decides whether a bare packet, one without bunches, asks for an ack.
 func (c *Conn) finishBare() {
-	asks := c.mustPing() || c.keepAliveDue
+	asks := c.needsAckNow() || c.keepAliveDue
 	if !c.build.record.limit && !asks {
 		c.stats.AcksOnlySent++
 		c.received.acksOnly++
@@ -307,5 +313,5 @@ func (c *Conn) idle() {
 	}
 	// We aren't using all of the window, so don't take our rate for the rate of the path.
 	// (RFC 9002, section 7.8)
-	c.congestion.Limited(c.sent.inFlight)
+	c.congestion.Limited(c.sent.bytesInFlight)
 }

@@ -148,7 +148,7 @@ func (p *pair) run(d time.Duration) {
 // take fetches all ready messages of one end.
 func (p *pair) take(end int) (all []Message) {
 	for m, ok := p.ends[end].Next(); ok; m, ok = p.ends[end].Next() {
-		m.at = 0 // tests compare messages
+		m.receipt.at = 0 // tests compare messages
 		all = append(all, m)
 	}
 	return all
@@ -172,8 +172,8 @@ func (p *pair) settled() {
 		peer := p.ends[1-i]
 		require.True(p.t, c.Drained(), "end %d holds %d entries", i, c.flow.entries)
 		require.Equal(p.t, c.flow.sent, peer.flow.received, "flow of end %d", i)
-		require.Zero(p.t, c.sent.inFlight)
-		require.Zero(p.t, c.sent.flying)
+		require.Zero(p.t, c.sent.bytesInFlight)
+		require.Zero(p.t, c.sent.packetsInFlight)
 		held, _ := charged(c)
 		require.Equal(p.t, c.flow.received, c.flow.consumed+uint64(held), "flow at end %d", i)
 	}

@@ -6,26 +6,26 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Path is what the carrier knows about the path to the peer.
+// Path is what the carrier (QUIC or sealed packets) knows about the path to the peer. It includes
+// the fates of packets, which means that the carrier reports whether each packet has arrived, and
+// the epoch, a number that rises when packets take another path.
 type Path = recovery.Path
 
 // pathState is what we know about the path to the peer.
 //
-// Packets that were sent on an earlier path are foreign. They may still be acknowledged, but
-// their fates say nothing about this path.
+// Packets that were sent on an earlier path are called foreign. They may still be acknowledged,
+// but whether they were lost says nothing about the current path.
 type pathState struct {
-	Path                      // as the carrier reported it last
-	since       time.Duration // when this became the path
+	Path                      // the carrier's latest report
+	since       time.Duration // when we began to use the path
 	lastArrival time.Duration // when the carrier last reported that a packet arrived on it
 
-	// Foreign packets.
-	foreign  uint64        // packets below this number are foreign
-	stale    bool          // no carrier will report the fates of some foreign packets
-	giveUpAt time.Duration // if stale, when we declare foreign packets lost
+	foreign      uint64        // packets below this number are foreign
+	foreignUntil time.Duration // when foreign packets count as lost; 0 if the carrier reports it
 }
 
-// lossy reports whether the path loses at least playLoss of its packets. If the carrier reports
-// fates, we use its loss rate, and otherwise the one that we have measured.
+// lossy reports whether the path loses at least playLoss of its packets. We use the carrier's
+// loss rate if it reports fates, and otherwise the one that we have measured.
 func (p *pathState) lossy(measured float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -33,47 +33,54 @@ func (p *pathState) lossy(measured float64) bool {
 	return measured >= playLoss
 }
 
-// judges reports whether we may draw conclusions about the path from the fate of a packet. We
-// don't if the packet is foreign. We also don't if the carrier reports fates, because then that
-// is the carrier's job.
+// judges reports whether the fate of a packet counts as evidence about the path. It doesn't if
+// the packet is foreign, or if the carrier reports fates and thus does its own loss detection
+// and pacing.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
+// foreignLostAt returns when loseForeign must be called.
+func (p *pathState) foreignLostAt() time.Duration {
+	if p.foreignUntil == 0 {
+		return never
+	}
+	return p.foreignUntil
+}
+
 // SetPath is called when the path may have changed. It has changed if Epoch or Fates is
-// different. Packets in flight may still arrive, so a change alone causes no retransmissions,
-// but the fates of these packets say nothing about the new path.
+// different. The change alone causes no retransmissions, since packets in flight may still
+// arrive.
 //
 // A carrier that reports fates also paces packets and detects losses. We still send probes if
 // nothing is acknowledged.
-func (c *Conn) SetPath(now time.Time, p Path) {
+func (c *Conn) SetPath(now time.Time, path Path) {
 	t := c.advanceClock(now)
-	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
-		c.switchPath(t, p)
+	if path.Fates != c.path.Fates || path.Epoch != c.path.Epoch {
+		c.switchPath(t, path.RTT)
 	}
-	if c.path.More && !p.More {
+	if c.path.More && !path.More {
 		c.changed = true // repair bunches may be sent now
 	}
-	c.path.Path = p
-	if p.Window > 0 {
-		c.congestion.PathWindow = p.Window
+	c.path.Path = path
+	if path.Window > 0 {
+		c.congestion.PathWindow = path.Window
 	}
 }
 
-// switchPath starts over on a new path, p.
+// switchPath starts over on a new path. rtt is the round trip of the previous path, or 0 if the
+// carrier doesn't know it.
 //
-// If the previous carrier reported fates, it still reports those of the packets in flight. If
-// it didn't, we declare these packets lost when their acks are overdue.
-func (c *Conn) switchPath(t time.Duration, p Path) {
-	c.leaveDark()
+// If the previous carrier reported fates, it keeps reporting them for the packets in flight. If
+// it didn't, we declare these packets lost once their acks are overdue.
+func (c *Conn) switchPath(t, rtt time.Duration) {
+	c.endOutage()
 	path := &c.path
+	unreported := !path.Fates && c.sent.packetsInFlight > 0
+	if unreported || path.foreignUntil != 0 {
+		path.foreignUntil = t + recovery.Overdue(max(rtt, c.congestion.Current()), c.peerAckDelay)
+	}
 	path.since = t
 	path.foreign = c.sent.Next
-	path.stale = path.stale || !path.Fates && c.sent.flying > 0
-	path.giveUpAt = t + recovery.Overdue(max(p.RTT, c.congestion.Current()), c.peerAckDelay)
-
-	// These describe the previous path. If it had an outage, the first probe on the new path
-	// mustn't wait for the backoff that built up.
-	c.loss.Next = 0
-	c.loss.ptos = 0
+	c.loss.restart()
 	c.changed = true
 }
 
@@ -88,12 +95,12 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 	p := c.sent.At(number)
 	switch {
-	case p.fate != flying:
+	case p.fate != inFlight:
 		// An ack or a timeout has already decided it.
 	case arrived:
 		p.arrived = t
 		if number >= c.path.foreign {
-			c.leaveDark()
+			c.endOutage()
 			c.path.lastArrival = t
 		}
 	default:
@@ -102,34 +109,17 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns the time at which we declare the oldest packet in flight lost,
-// although the carrier has reported its arrival. If the peer had kept the packet's contents,
-// its ack would have arrived by then. ok is false if the packet hasn't arrived, or if
-// nothing is in flight.
-func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
-	_, p, ok := c.sent.oldestArrived()
-	if !ok {
-		return 0, false
-	}
-	return p.arrived + recovery.KeepTime, true
-}
-
-// giveUpForeign declares all foreign packets that are still in flight lost.
-func (c *Conn) giveUpForeign(t time.Duration) {
-	c.path.stale = false
-	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {
+// loseForeign declares all foreign packets that are still in flight lost.
+func (c *Conn) loseForeign(t time.Duration) {
+	c.path.foreignUntil = 0
+	for n, ok := c.sent.firstInFlight(); ok && n < c.path.foreign; n, ok = c.sent.firstInFlight() {
 		c.losePacket(t, n, c.sent.At(n))
 	}
 }
 
-// giveUpArrived declares packets lost if they arrived long ago but were never acknowledged.
-// This means that the peer didn't keep their contents.
-func (c *Conn) giveUpArrived(t time.Duration) {
-	for {
-		n, p, ok := c.sent.oldestArrived()
-		if !ok || t < p.arrived+recovery.KeepTime {
-			return
-		}
-		c.losePacket(t, n, p)
-	}
+// loseArrived declares the oldest packet in flight lost although the carrier has reported its
+// arrival. If the peer had kept the packet's contents, it would have acknowledged them by now.
+func (c *Conn) loseArrived(t time.Duration) {
+	n, _ := c.sent.firstInFlight()
+	c.losePacket(t, n, c.sent.At(n))
 }

@@ -19,7 +19,7 @@ func TestFatesDecide(t *testing.T) {
 	l.wait(50 * ms)
 	l.mustAck(2, 5)
 	l.wait(10 * ms)
-	require.Equal(t, flying, l.fate(0), "packets and time overtook it, and it may still come")
+	require.Equal(t, inFlight, l.fate(0), "packets and time overtook it, and it may still come")
 
 	l.Fate(l.at, 0, false)
 	require.True(t, l.Changed())
@@ -117,9 +117,9 @@ func TestWhatArrivedMustBeKept(t *testing.T) {
 	l.sendPackets(1)
 	l.wait(50 * ms)
 	l.Fate(l.at, 0, true)
-	require.Equal(t, flying, l.fate(0))
+	require.Equal(t, inFlight, l.fate(0))
 	l.wait(recovery.KeepTime - 1)
-	require.Equal(t, flying, l.fate(0))
+	require.Equal(t, inFlight, l.fate(0))
 	l.wait(1)
 	require.Equal(t, lost, l.fate(0))
 	require.NotZero(t, l.packets())
@@ -147,7 +147,7 @@ func TestMoveSendsNothingAgain(t *testing.T) {
 			l.wait(2 * ms)
 			l.mustAck(5, 8)
 			for n := range uint64(3) {
-				require.Equal(t, flying, l.fate(1+n))
+				require.Equal(t, inFlight, l.fate(1+n))
 			}
 			require.Zero(t, l.packets())
 

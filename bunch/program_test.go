@@ -182,7 +182,7 @@ func (c *Conn) holds() int {
 			accepted++
 		}
 	}
-	return int(c.flow.received-c.flow.consumed) + c.flow.control + c.assemblies.price + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
+	return int(c.flow.received-c.flow.consumed) + c.flow.control + c.assemblies.cost + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
 }
 
 // runProgram runs it in batches, and after each the heap has risen by no more
@@ -204,7 +204,7 @@ func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 }
 
 // TestHeapIsCharged: programs of a peer that writes what it likes, within the
-// wire's rules: heap - 1 MiB <= price, always.
+// wire's rules: heap - 1 MiB <= cost, always.
 func TestHeapIsCharged(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	programs := 12

@@ -44,7 +44,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 		return c.fail(err.(*Error))
 	}
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
-		c.received.ask(t, c.config.AckDelay, outOfOrder, h.flags&flagAckNow != 0)
+		c.received.scheduleAck(t, c.config.AckDelay, outOfOrder, h.flags&flagAckNow != 0)
 	}
 	// We may have something to send now: an ack, a higher limit, or bunches that turned out to
 	// be lost.
@@ -77,7 +77,7 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 	if h.flags&flagPing != 0 && h.flags&flagAckNow != 0 {
 		// Either the packet is a probe, or the peer is blocked by our limit and asks for a
 		// higher one. The peer may have missed the last limit, so announce it again.
-		c.flow.update = true
+		c.flow.updateDue = true
 	}
 	for n := 0; len(rest) > 0; n++ {
 		if n == maxBunches {
@@ -363,8 +363,8 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 // receiveClose processes the peer's close of a channel. If we haven't closed the channel
 // ourselves, we now do so in answer to the peer's close.
 func (c *Conn) receiveClose(ch *channel) {
-	if ch.owesAnswer() {
-		c.owed.count--
+	if ch.awaitsAnswer() {
+		c.unanswered.remove()
 	}
 	ch.inClosed = true
 	for len(ch.assemblies) > 0 {

@@ -117,7 +117,7 @@ func TestLateEntriesWaitAndDuplicatesGo(t *testing.T) {
 	require.NoError(t, r.Conn.Receive(r.now, packetOf(0, wholeOf(0, 1, 5, "f"))))
 	require.Empty(t, r.got(), "the whole packet came before")
 	require.Equal(t, uint64(5), r.Stats().DroppedDuplicate)
-	require.Equal(t, r.flow.received, uint64(channelCost+4*price(flagWhole, 2, 1)), "duplicates cost nothing")
+	require.Equal(t, r.flow.received, uint64(channelCost+4*costOf(flagWhole, 2, 1)), "duplicates cost nothing")
 }
 
 func TestPiecesInAnyOrderAndTwice(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPiecesInAnyOrderAndTwice(t *testing.T) {
 	r.got()
 	r.must(pieceOf(flagWhole, 1, 0, 6, "\x05a"))
 	require.Equal(t, []string{"1 abcde"}, r.got())
-	require.Equal(t, r.flow.received, uint64(channelCost+price(flagWhole, 2, 1)+price(flagWhole, 6, 1)))
+	require.Equal(t, r.flow.received, uint64(channelCost+costOf(flagWhole, 2, 1)+costOf(flagWhole, 6, 1)))
 	require.Equal(t, r.flow.received, r.flow.consumed)
 
 	t.Log("# a whole copy beside its pieces")

@@ -42,7 +42,7 @@ func TestReusedMemory(t *testing.T) {
 	}
 }
 
-// TestMessageMemory takes no more than a message's price, and is used again for
+// TestMessageMemory takes no more than a message's cost, and is used again for
 // those of bulk alone.
 func TestMessageMemory(t *testing.T) {
 	for size := range pages.Size + 1 {
@@ -64,7 +64,7 @@ func TestReuseOfSharedMemory(t *testing.T) {
 	s.exchange()
 	m, ok := s.ends[1].Next()
 	require.True(t, ok)
-	require.False(t, m.joined)
+	require.False(t, m.receipt.joined)
 	s.ends[1].Reuse(&m)
 	require.Zero(t, m)
 }
@@ -79,7 +79,7 @@ func TestReuseNeedsNoLock(t *testing.T) {
 		s.exchange()
 		m, ok := s.ends[1].Next()
 		require.True(t, ok)
-		require.True(t, m.joined)
+		require.True(t, m.receipt.joined)
 		reusing.Go(func() { s.ends[1].Reuse(&m) })
 	}
 	reusing.Wait()

@@ -69,13 +69,13 @@ func (c *Conn) Unreliable() (bytes int, saturated bool) {
 // unreliableFull reports whether there's no room in the queue for another unreliable message of
 // size bytes.
 //
-// There are two limits. maxUnreliable limits memory, so it applies to the price, which includes
+// There are two limits. maxUnreliable limits memory, so it applies to the cost, which includes
 // the overhead of each message. maxBacklog limits the time that the path needs to drain the
 // queue, so only the bytes matter.
 func (c *Conn) unreliableFull(size int) bool {
 	after := c.unreliables
 	after.add(1, size)
-	if unreliablePrice(after.messages, after.bytes) > maxUnreliable {
+	if unreliableCost(after.messages, after.bytes) > maxUnreliable {
 		return true
 	}
 	return after.bytes > maxBacklog && c.saturation.saturated(c.now)

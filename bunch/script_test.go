@@ -377,7 +377,7 @@ func (s *script) done() bool {
 func (s *script) String() string {
 	text := ""
 	for i, c := range s.ends {
-		text += fmt.Sprintf("end %d: %d entries, %d fly, flow %+v, loss %+v; ", i, c.flow.entries, c.sent.flying, c.flow, c.loss)
+		text += fmt.Sprintf("end %d: %d entries, %d fly, flow %+v, loss %+v; ", i, c.flow.entries, c.sent.packetsInFlight, c.flow, c.loss)
 	}
 	return text
 }

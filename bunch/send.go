@@ -114,9 +114,9 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 			flags |= flagEnd
 		}
 		c.push(ch, flags, append(c.blocks.get(EntryBytes), part...))
-		cost += price(ch.out.at(ch.next-1).flags, len(part), 1)
+		cost += costOf(ch.out.at(ch.next-1).flags, len(part), 1)
 	}
-	ch.out.at(first).runPrice = int32(cost)
+	ch.out.at(first).runCost = int32(cost)
 	return nil
 }
 
@@ -254,7 +254,7 @@ func (c *Conn) Cork(on bool) {
 			c.cork.flushing = true
 		}
 	}
-	if ends && (c.hasPending(len(c.levels)) || c.flow.update) {
+	if ends && (c.hasPending(len(c.levels)) || c.flow.updateDue) {
 		c.changed = true
 	}
 	if !on {

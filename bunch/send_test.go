@@ -299,7 +299,7 @@ func TestUnreliableBytesThatWaitAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	for range 10 {
 		require.NoError(t, c.Send(ch, Unreliable, make([]byte, 60_000)))
-		require.LessOrEqual(t, unreliablePrice(c.unreliables.messages, c.unreliables.bytes), maxUnreliable)
+		require.LessOrEqual(t, unreliableCost(c.unreliables.messages, c.unreliables.bytes), maxUnreliable)
 		checkConn(t, c)
 	}
 	require.Equal(t, uint64(7), c.Stats().DroppedUnreliable, "the oldest make room")
@@ -320,8 +320,8 @@ func TestSmallUnreliableMessagesThatWaitAreBounded(t *testing.T) {
 		waiting := c.channels.open[ch].unreliable.len()
 		t.Logf("%d messages of %d bytes wait, %d KiB", waiting, size, (testkit.Heap()-before)>>10)
 		require.Less(t, testkit.Heap()-before, 4*maxUnreliable)
-		require.LessOrEqual(t, unreliablePrice(waiting, waiting*size), maxUnreliable)
-		require.Greater(t, unreliablePrice(waiting+1, (waiting+1)*size), maxUnreliable)
+		require.LessOrEqual(t, unreliableCost(waiting, waiting*size), maxUnreliable)
+		require.Greater(t, unreliableCost(waiting+1, (waiting+1)*size), maxUnreliable)
 		require.EqualValues(t, 1<<17-waiting, c.Stats().DroppedUnreliable)
 		bytes, _ := c.Unreliable()
 		require.Equal(t, waiting*size, bytes, "the figure for rates is what will leave")

@@ -6,19 +6,19 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A fate is what becomes of a packet that we send: the peer acknowledges it, or we declare it
-// lost.
+// A fate is what becomes of a packet that we send. Most packets are in flight until the peer
+// acknowledges them or we declare them lost.
 type fate uint8
 
 const (
-	nothing fate = iota // not sent yet, or elicits no ack, so its fate doesn't matter
-	flying              // in flight: elicits an ack, and is neither acked nor lost
-	lost                // its data has been queued again; a late ack still frees its entries
+	noFate   fate = iota // not sent yet, or not ack-eliciting, so its fate doesn't matter
+	inFlight             // ack-eliciting, and neither acknowledged nor lost
+	lost                 // its data was queued again, but a late ack still frees its entries
 	acked
 	skipped // never sent, to catch a peer that makes up acks (RFC 9000, section 21.4)
 )
 
-// An item is a range of an entry's bytes in a packet.
+// An item is a range of an entry's bytes that a packet contains.
 type item struct {
 	channel  *channel
 	sequence uint64
@@ -26,9 +26,8 @@ type item struct {
 	first    bool // these bytes hadn't been sent before
 }
 
-// pieces returns the pieces that the item covers. There are none if all of the entry was
-// acknowledged and it has been freed, and several if the item was sent as one piece that has
-// been cut since.
+// pieces returns the pieces that the item covers. There are none if the entry was acknowledged
+// and freed, and several if the item was sent as one piece that has been cut since.
 func (it *item) pieces() []piece {
 	if it.sequence < it.channel.first {
 		return nil
@@ -43,8 +42,8 @@ func (it *item) pieces() []piece {
 	return covered
 }
 
-// A sentPacket is the record of a sent packet. We keep it until we know the packet's fate. If
-// the packet is lost or was skipped, we keep it for another lostRecordPTOs.
+// A sentPacket is the record of a sent packet. We keep it until we know the packet's fate, or, if
+// the packet is lost or was skipped, for another lostRecordPTOs.
 type sentPacket struct {
 	// How it was sent.
 	size   int
@@ -54,56 +53,55 @@ type sentPacket struct {
 	ackNow bool          // asks for an ack at once
 
 	// What's in it.
-	limit   bool
-	acks    bool
-	loaded  bool     // has bunches; see load
-	covers  uint64   // its acks report all packets received with a number below this
-	items   []item   // reliable entries, or ranges of them
-	tracked []uint64 // records of its tracked messages, as passed to SendTracked
+	limit      bool     // announces our receive limit
+	acks       bool     // has acks
+	hasBunches bool     // counted in sentPackets.withBunches
+	covers     uint64   // its acks report all packets received with a number below this
+	items      []item   // reliable entries, or ranges of them
+	tracked    []uint64 // records of its tracked messages, as passed to SendTracked
 
 	// What became of it.
 	fate       fate
 	arrived    time.Duration // when the carrier reported its arrival; zero if it hasn't
 	lostUntil  time.Duration // if lost or skipped, when we may drop the record
-	ackedBelow uint64        // packets right below it that were acknowledged in one range with it
+	ackedBelow uint64        // number of packets just below it that the same range acknowledged
 }
 
 // sentPackets holds the records of sent packets, from the oldest whose fate still matters to
 // the newest.
 type sentPackets struct {
 	recovery.Ring[sentPacket]
-	undecided uint64 // no packet below this number is in flight
-	loaded    int    // records of packets with bunches
+	undecided   uint64 // no packet below this number is in flight
+	withBunches int    // records of packets with bunches
 
 	// Packets in flight.
-	flying   int
-	inFlight int // in bytes
+	packetsInFlight int
+	bytesInFlight   int
 
-	lastAsk      time.Duration // when an ack-eliciting packet was last sent
-	bulkSinceAsk int           // packets with bulk since one of them asked for an ack at once
-	lossRate     float64       // share of packets lost, smoothed over lossSpan packets
+	lastAckEliciting time.Duration // when an ack-eliciting packet was last sent
+	bulkSinceAckNow  int           // packets with bulk since one of them asked for an ack at once
+	lossRate         float64       // share of packets lost, smoothed over lossSpan packets
 }
 
 // lossSpan is the number of packets over which the loss rate is smoothed. At 30 Hz, sending
 // them takes nine seconds.
 const lossSpan = 256
 
-// bareRecords is the maximum number of records while few packets have bunches. It's enough for
-// two seconds with an ack every millisecond. There must be a limit, because a peer can make us
-// send any number of acks and limits.
+// bareRecords is the maximum number of records while few packets have bunches. Without a limit, a
+// peer could exhaust our memory by making us send acks and limits. The number suffices for two
+// seconds with an ack every millisecond.
 const bareRecords = 2048
 
-// initialSent is the number of records to make room for at first. A handshake or a tick of
-// play doesn't take more.
+// initialSent is the number of records to make room for at first, which is what a handshake or a
+// tick of play takes.
 const initialSent = 4
 
-// makeRoom reports whether there is room for another record. If there isn't, it first drops the
-// records that we no longer need.
+// makeRoom makes room for another record by dropping records that we no longer need, and reports
+// whether there is room now.
 //
-// More records than seenWindow would be of no use, since the peer doesn't remember more
-// packets.
+// There are never more than seenWindow records, because the peer doesn't remember more packets.
 func (s *sentPackets) makeRoom() bool {
-	limit := max(bareRecords, min(seenWindow, 8*s.loaded))
+	limit := max(bareRecords, min(seenWindow, 8*s.withBunches))
 	if s.Len() >= limit {
 		s.dropDecided()
 	}
@@ -116,22 +114,22 @@ func (s *sentPackets) roomForTwo() bool { return s.Len() <= seenWindow-2 }
 // drop drops the oldest record, whatever its fate.
 func (s *sentPackets) drop() {
 	p := s.At(s.Oldest)
-	s.unload(p)
+	s.uncountBunches(p)
 	clear(p.items)
 	s.Oldest++
 }
 
-// load marks p as a packet with bunches.
-func (s *sentPackets) load(p *sentPacket) {
-	p.loaded = true
-	s.loaded++
+// countBunches counts p as a packet with bunches.
+func (s *sentPackets) countBunches(p *sentPacket) {
+	p.hasBunches = true
+	s.withBunches++
 }
 
-// unload undoes load.
-func (s *sentPackets) unload(p *sentPacket) {
-	if p.loaded {
-		p.loaded = false
-		s.loaded--
+// uncountBunches undoes countBunches.
+func (s *sentPackets) uncountBunches(p *sentPacket) {
+	if p.hasBunches {
+		p.hasBunches = false
+		s.withBunches--
 	}
 }
 
@@ -149,7 +147,7 @@ func (s *sentPackets) add() *sentPacket {
 // dropDecided drops the oldest records, up to the first whose fate still matters.
 func (s *sentPackets) dropDecided() {
 	for s.Oldest < s.Next {
-		if f := s.At(s.Oldest).fate; f != nothing && f != acked {
+		if f := s.At(s.Oldest).fate; f != noFate && f != acked {
 			return
 		}
 		s.drop()
@@ -158,29 +156,32 @@ func (s *sentPackets) dropDecided() {
 
 // packetSent puts p in flight. It must elicit an ack.
 func (s *sentPackets) packetSent(p *sentPacket, now time.Duration) {
-	p.fate = flying
-	s.inFlight += p.size
-	s.flying++
-	s.lastAsk = now
+	p.fate = inFlight
+	s.bytesInFlight += p.size
+	s.packetsInFlight++
+	s.lastAckEliciting = now
 }
 
 // keepAliveAt returns when a keep-alive is due, unless an ack-eliciting packet is sent first.
-// every is the interval of keep-alives. ok is false if every is 0, or if a packet is in flight.
-func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
-	return s.lastAsk + every, every > 0 && s.flying == 0
+// There are none if interval is 0, or while a packet is in flight.
+func (s *sentPackets) keepAliveAt(interval time.Duration) time.Duration {
+	if interval == 0 || s.packetsInFlight > 0 {
+		return never
+	}
+	return s.lastAckEliciting + interval
 }
 
 // decide sets the fate of p, and takes it out of flight.
 func (s *sentPackets) decide(p *sentPacket, f fate) {
-	if p.fate == flying {
-		s.inFlight -= p.size
-		s.flying--
+	if p.fate == inFlight {
+		s.bytesInFlight -= p.size
+		s.packetsInFlight--
 	}
 	switch {
 	case f == lost:
 		s.lossRate += (1 - s.lossRate) / lossSpan
 	case p.fate == lost:
-		// The packet was only late, so take back what we added for its loss.
+		// The packet was only late, so subtract what we added for its loss.
 		s.lossRate = max(0, s.lossRate-1.0/lossSpan)
 	default:
 		s.lossRate -= s.lossRate / lossSpan
@@ -188,17 +189,17 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	p.fate = f
 }
 
-// truncate undoes add for a packet that was not sent after all, along with the skipped number
-// before it, if there is one. next becomes the number of the next packet.
+// truncate undoes add for a packet that wasn't sent after all, and for the skipped number before
+// it, if there is one. next becomes the number of the next packet.
 func (s *sentPackets) truncate(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
 // skippedAfter returns the number of packet numbers that were skipped between n and the third
-// packet sent after it. Skipped numbers mustn't count toward the packet threshold, because they
-// never overtook n. There may be several consecutive ones if the carrier refused packets. (RFC
-// 9002, section 6.1.1)
+// packet sent after it. Skipped numbers mustn't count toward the packet threshold (RFC 9002,
+// section 6.1.1), because they never overtook n. There may be several consecutive ones if the
+// carrier refused packets.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -208,10 +209,10 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	return count
 }
 
-// dropExpired drops the oldest records, up to the first that is in flight, or that is lost or
-// skipped but must be kept for longer.
+// dropExpired drops the oldest records, up to the first whose packet is in flight, or is lost or
+// skipped but must be remembered for longer.
 func (s *sentPackets) dropExpired(now time.Duration) {
-	s.firstFlying()
+	s.firstInFlight()
 	for s.Oldest < s.undecided {
 		if p := s.At(s.Oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
 			return
@@ -223,29 +224,28 @@ func (s *sentPackets) dropExpired(now time.Duration) {
 // spread returns the number of packet numbers from the oldest packet in flight to the newest
 // packet.
 func (s *sentPackets) spread() int {
-	s.firstFlying()
+	s.firstInFlight()
 	return int(s.Next - s.undecided)
 }
 
 // firstFlying returns the number of the oldest packet in flight. ok is false if there's none.
-func (s *sentPackets) firstFlying() (n uint64, ok bool) {
+func (s *sentPackets) firstInFlight() (n uint64, ok bool) {
 	// Continue where the last call stopped.
 	s.undecided = max(s.undecided, s.Oldest)
 	for ; s.undecided < s.Next; s.undecided++ {
-		if s.At(s.undecided).fate == flying {
+		if s.At(s.undecided).fate == inFlight {
 			return s.undecided, true
 		}
 	}
 	return 0, false
 }
 
-// oldestArrived returns the oldest packet in flight, provided that the carrier has reported
-// its arrival. Otherwise ok is false.
-func (s *sentPackets) oldestArrived() (n uint64, p *sentPacket, ok bool) {
-	n, ok = s.firstFlying()
-	if !ok {
-		return 0, nil, false
+// arrivedLostAt returns when to declare the oldest packet in flight lost although the carrier has
+// reported its arrival. If the packet hasn't arrived, that is left to the other timers.
+func (s *sentPackets) arrivedLostAt() time.Duration {
+	n, ok := s.firstInFlight()
+	if !ok || s.At(n).arrived == 0 {
+		return never
 	}
-	p = s.At(n)
-	return n, p, p.arrived != 0
+	return s.At(n).arrived + recovery.KeepTime
 }

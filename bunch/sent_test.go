@@ -21,8 +21,8 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 		s.launch(0, 100)
 	}
 	require.Equal(t, 32, s.Cap())
-	require.Equal(t, 2000, s.inFlight)
-	require.Equal(t, 20, s.flying)
+	require.Equal(t, 2000, s.bytesInFlight)
+	require.Equal(t, 20, s.packetsInFlight)
 	require.Equal(t, 20, s.spread())
 
 	t.Log("# decided packets behind a flying one stay")
@@ -33,7 +33,7 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 	s.dropExpired(0)
 	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 18, s.spread())
-	require.Equal(t, 1800, s.inFlight)
+	require.Equal(t, 1800, s.bytesInFlight)
 
 	t.Log("# the record of a lost one stays until its time")
 	s.decide(s.At(2), lost)
@@ -52,14 +52,14 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 		s.decide(s.launch(0, 1), acked)
 	}
 	require.Equal(t, 32, s.Cap())
-	require.Zero(t, s.inFlight)
+	require.Zero(t, s.bytesInFlight)
 }
 
 func TestSentPacketsAreBounded(t *testing.T) {
 	var s sentPackets
 	for range seenWindow {
 		require.True(t, s.makeRoom())
-		s.load(s.launch(0, 1))
+		s.countBunches(s.launch(0, 1))
 	}
 	require.False(t, s.makeRoom())
 	require.Equal(t, seenWindow, s.Cap())

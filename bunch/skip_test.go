@@ -78,7 +78,7 @@ func TestMadeUpAcksClose(t *testing.T) {
 	l.mustAck(0, 2)
 	l.mustAck(4, 5)
 	requireCode(t, AckSequenceMismatch, l.ack(0, 5))
-	require.ErrorContains(t, l.Err(), "ack of packet 3, which was left out")
+	require.ErrorContains(t, l.Err(), "ack of packet 3, which was deliberately skipped")
 
 	t.Log("# also later, when all others were acknowledged, and with nothing else in the ack")
 	l = newLossTest(t, Config{Random: dice(1)})
@@ -100,7 +100,7 @@ func TestSkippedNumberIsNoLoss(t *testing.T) {
 	require.Equal(t, []uint64{2}, leftOut(l.Conn))
 	l.wait(50 * ms)
 	l.mustAck(3, 4)
-	require.Equal(t, flying, l.fate(1), "only two later ones were acknowledged")
+	require.Equal(t, inFlight, l.fate(1), "only two later ones were acknowledged")
 	l.mustAck(3, 5)
 	require.Equal(t, lost, l.fate(1))
 	require.Equal(t, uint64(2), l.Lost(), "0 and 1")

@@ -205,7 +205,7 @@ func (p *payloadMemory) takeParts() [][]byte {
 
 // hasSpare reports whether there may be memory for trim to free.
 func (p *payloadMemory) hasSpare() bool {
-	return p.blocks.hasSpare() || len(p.slots.items) > 0 || p.parts != nil
+	return p.blocks.hasSpare() || p.slots.hasSpare() || p.parts != nil
 }
 
 // trim frees the memory that hasn't been needed since the last trim.

@@ -22,6 +22,9 @@ func (s *spares[T]) take() (spare T) {
 	return spare
 }
 
+// hasSpare reports whether there are any items.
+func (s *spares[T]) hasSpare() bool { return len(s.items) > 0 }
+
 // put adds an item for reuse, unless there are enough.
 func (s *spares[T]) put(spare T) {
 	if len(s.items) < s.limit {
@@ -94,7 +97,10 @@ func (b *blocks) grow(block []byte, more int) []byte {
 }
 
 // hasSpare reports whether there's memory that trim can free, now or later.
-func (b *blocks) hasSpare() bool { return len(b.small.items)+len(b.full.items) > 0 }
+func (b *blocks) hasSpare() bool { return b.small.hasSpare() || b.full.hasSpare() }
+
+// hasSpareOfBulk reports whether there are more full blocks than play needs.
+func (b *blocks) hasSpareOfBulk() bool { return len(b.full.items) > maxSmall }
 
 // trim frees the blocks that haven't been needed since the last trim.
 func (b *blocks) trim() {

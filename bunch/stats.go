@@ -86,7 +86,7 @@ func (c *Conn) Stats() Stats {
 	s.RepairsSent = c.repairs.sent
 	s.EntriesRestored = c.restorer.restored
 	s.DroppedRepairs += c.restorer.dropped
-	s.InFlight = c.sent.inFlight
+	s.InFlight = c.sent.bytesInFlight
 	s.Window = c.congestion.Window(fullDatagram)
 	s.DeliveryRate = recovery.Bytes(c.congestion.Rate(), time.Second)
 	if c.path.Fates {
@@ -106,7 +106,7 @@ func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 func (c *Conn) Acked() uint64 { return c.loss.Largest }
 
 // InFlight returns the number of bytes in packets that are neither acknowledged nor lost.
-func (c *Conn) InFlight() int { return c.sent.inFlight }
+func (c *Conn) InFlight() int { return c.sent.bytesInFlight }
 
 // SetWindow sets the number of bytes that may be in flight on the path. This is the path's
 // congestion window plus a few packets. 0 means that it is not known.

@@ -1,63 +1,61 @@
 package bunch
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
-	// trimAfter is the time after which unused memory is freed. Some of it is kept for up to
-	// twice as long. This is long enough for the next burst of play to reuse the memory, but
-	// short enough that memory from a transfer is soon released.
+	// trimAfter is the interval at which unused memory is freed. Memory is freed if it wasn't
+	// needed for a whole interval, so it may be kept for up to two. Ten seconds is long enough
+	// for the next burst of play (the game's own traffic) to reuse the memory, and short enough
+	// for the memory of a transfer to be released soon.
 	trimAfter = 10 * time.Second
 
-	// trimBulkAfter replaces trimAfter while there's more spare memory than play needs. Right
-	// after a transfer, a connection may hold 4.5 MB of spare memory.
+	// trimBulkAfter replaces trimAfter while there's more spare memory than play needs, because
+	// a connection may have 4.5 MB of spare memory right after a transfer.
 	trimBulkAfter = time.Second
+
+	// never is the time of a timer that isn't set.
+	never = time.Duration(math.MaxInt64)
 )
 
 // Advance runs the timers that have expired by now. It returns an error if the connection has
 // ended, for example because the peer was silent for longer than Config.IdleTimeout.
+//
+// A new timer must be added to NextTimeout as well.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}
 
-	if c.loss.Next != 0 && t >= c.loss.Next {
+	// Lost packets go first, because probes and idleness are only about packets that are still
+	// in flight.
+	if t >= c.loss.nextAt() {
 		c.detectLosses(t)
 	}
-	if c.path.stale && t >= c.path.giveUpAt {
-		c.giveUpForeign(t)
+	if t >= c.path.foreignLostAt() {
+		c.loseForeign(t)
 	}
-	c.giveUpArrived(t)
-	if at, ok := c.ptoAt(); ok && t >= at {
+	for t >= c.sent.arrivedLostAt() {
+		c.loseArrived(t)
+	}
+	if t >= c.ptoAt() {
 		c.probe()
 	}
-	if at, ok := c.limitProbeAt(); ok && t >= at {
-		c.flow.mustAsk = true
-		c.flow.asks++
+	if t >= c.limitProbeAt() {
+		c.flow.ask()
 	}
-
-	at, silent := c.sent.keepAliveAt(c.config.KeepAlive)
-	c.keepAliveDue = silent && t >= at
-
+	c.keepAliveDue = t >= c.sent.keepAliveAt(c.config.KeepAlive)
 	if err := c.timedOut(t); err != nil {
 		return c.fail(err)
 	}
-	if at, _ := c.trimAt(); t >= at {
-		c.trim()
-	}
-	c.sent.dropExpired(t)
-	return nil
-}
 
-// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has left
-// too many channel closes unanswered for that long.
-func (c *Conn) timedOut(t time.Duration) *Error {
-	if at, ok := c.idleAt(); ok && t >= at {
-		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)
-	}
-	if at, ok := c.owed.until(c.config.IdleTimeout); ok && t >= at {
-		return violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)",
-			c.owed.count, maxOwed, c.config.IdleTimeout)
+	// The records of packets are dropped before trim frees their memory.
+	c.sent.dropExpired(t)
+	if t >= c.trimAt() {
+		c.trim()
 	}
 	return nil
 }
@@ -68,51 +66,77 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	var next time.Duration // the earliest timer, if ok
-	consider := func(timer time.Duration, isSet bool) {
-		if isSet && (!ok || timer < next) {
-			next = timer
-			ok = true
-		}
+	next := min(
+		// The timers of Advance.
+		c.loss.nextAt(),
+		c.path.foreignLostAt(),
+		c.sent.arrivedLostAt(),
+		c.ptoAt(),
+		c.limitProbeAt(),
+		c.sent.keepAliveAt(c.config.KeepAlive),
+		c.idleAt(),
+		c.unanswered.timeoutAt(c.config.IdleTimeout),
+
+		// These need no action in Advance, since AppendPacket checks them.
+		c.received.ackAt(),
+		c.corkedLimitAt(),
+		c.resendAt(),
+	)
+	if c.hasSpare() {
+		next = min(next, c.trimAt())
 	}
-	consider(c.received.deadline, c.received.asking > 0)
-	consider(c.corkEnds(), c.flow.update && !c.cork.open())
-	consider(c.loss.Next, c.loss.Next != 0)
-	consider(c.path.giveUpAt, c.path.stale)
-	consider(c.giveUpArrivedAt())
-	consider(c.ptoAt())
-	consider(c.resendAt())
-	consider(c.limitProbeAt())
-	consider(c.sent.keepAliveAt(c.config.KeepAlive))
-	consider(c.idleAt())
-	consider(c.owed.until(c.config.IdleTimeout))
-	consider(c.trimAt())
-	return c.start.Add(next), ok
+	if next == never {
+		return time.Time{}, false
+	}
+	return c.start.Add(next), true
 }
 
-// limitProbeAt returns when to ask the peer for a higher limit because something is blocked. ok
-// is false if nothing is blocked, if packets are in flight, or if we are already about to ask.
-func (c *Conn) limitProbeAt() (at time.Duration, ok bool) {
-	if !c.flow.blocked || c.sent.flying > 0 || c.flow.mustAsk {
-		return 0, false
+// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has left
+// too many channel closes unanswered for that long.
+func (c *Conn) timedOut(t time.Duration) *Error {
+	timeout := c.config.IdleTimeout
+	if t >= c.idleAt() {
+		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", timeout)
 	}
-	return max(c.sent.lastAsk, c.flow.blockedAt) + c.congestion.Backoff(c.flow.asks, c.peerAckDelay), true
+	if t >= c.unanswered.timeoutAt(timeout) {
+		return violation(ConnectionTimeout, "%d channel closes unanswered for %v (IdleTimeout); the limit is %d",
+			c.unanswered.count, timeout, maxUnanswered)
+	}
+	return nil
 }
 
-// idleAt returns when the connection ends because the peer acknowledges nothing. ok is false
-// if no ack is outstanding.
-func (c *Conn) idleAt() (at time.Duration, ok bool) {
-	return c.loss.silentSince + c.config.IdleTimeout, c.sent.flying > 0
+// limitProbeAt returns when to ask the peer for a higher limit because something is blocked. The
+// timer isn't set while packets are in flight, whose acks may bring the limit, or if the next
+// packet asks for it anyway.
+func (c *Conn) limitProbeAt() time.Duration {
+	if !c.flow.blocked || c.sent.packetsInFlight > 0 || c.flow.askDue {
+		return never
+	}
+	since := max(c.sent.lastAckEliciting, c.flow.blockedAt)
+	return since + c.congestion.Backoff(c.flow.askCount, c.peerAckDelay)
 }
 
-// trimAt returns when trim runs next. spare is false if there's nothing to free.
-func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = c.blocks.hasSpare() || c.payloads.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() ||
-		len(c.rings.items) > 0 || len(c.ready.spare.items) > 0 || c.assemblies.spare != nil
-	if len(c.blocks.full.items) > maxSmall {
-		return c.trimmedAt + trimBulkAfter, true
+// idleAt returns when the connection ends because the peer acknowledges nothing. The timer is only
+// set while an ack is outstanding.
+func (c *Conn) idleAt() time.Duration {
+	if c.sent.packetsInFlight == 0 {
+		return never
 	}
-	return c.trimmedAt + trimAfter, spare
+	return c.loss.silentSince + c.config.IdleTimeout
+}
+
+// hasSpare reports whether there's memory for trim to free, now or later.
+func (c *Conn) hasSpare() bool {
+	return c.blocks.hasSpare() || c.payloads.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() ||
+		c.rings.hasSpare() || c.ready.spare.hasSpare() || c.assemblies.spare != nil
+}
+
+// trimAt returns when trim runs next.
+func (c *Conn) trimAt() time.Duration {
+	if c.blocks.hasSpareOfBulk() {
+		return c.trimmedAt + trimBulkAfter
+	}
+	return c.trimmedAt + trimAfter
 }
 
 // trim frees memory that hasn't been used since the last call. As a result, a connection
@@ -127,6 +151,5 @@ func (c *Conn) trim() {
 	c.repairs.trim()
 	c.restorer.trim()
 	c.assemblies.spare = nil
-	c.sent.dropExpired(c.now)
 	c.sent.Shrink(initialSent)
 }

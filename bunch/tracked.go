@@ -86,7 +86,7 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	}
 
 	t := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
-	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+t.size()) > maxUnreliable {
+	if unreliableCost(c.tracked.waiting.len()+1, c.tracked.bytes+t.size()) > maxUnreliable {
 		// Treat the message as lost. The owner may send a newer one later.
 		c.stats.DroppedTracked++
 		c.queueFate(record, false)
@@ -142,7 +142,7 @@ func (c *Conn) Fates(into []Fate) (n int) {
 // Missed reports whether tracked messages from the peer were dropped since the last call,
 // because too many were waiting at this end. The peer believes that the messages were kept, so
 // the owner has to ask the peer for its whole state.
-func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
+func (c *Conn) Missed() bool { return testAndClear(&c.tracked.missed) }
 
 // queueFate makes Fates report what became of a message.
 func (c *Conn) queueFate(record uint64, kept bool) {
@@ -221,8 +221,7 @@ func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size i
 		return nil
 	}
 	if len(payload) > c.limits.MaxBunch {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
-			ch.number, len(payload), c.limits.MaxBunch)
+		return tooLarge(ch.number, len(payload), c.limits.MaxBunch)
 	}
 	if !c.deliverUnreliable(ch, Message{Delivery: Tracked, Number: number, Payload: payload}, size) {
 		c.stats.DroppedTracked++

@@ -448,15 +448,15 @@ func TestTrackedWaits(t *testing.T) {
 	require.Equal(t, 1, track())
 
 	t.Log("# the dark")
-	l.wait(l.darkTime())
+	l.wait(l.outageAfter())
 	l.packets()
 	require.NoError(t, l.SendTracked(l.channel, 100, nil))
 	require.Zero(t, l.packets())
-	require.True(t, l.probesOften())
+	require.True(t, l.probesFrequently())
 	waits, _ = l.Waiting()
 	require.False(t, waits, "the rate is not why it waits")
 	l.TakeBack()
-	require.False(t, l.probesOften())
+	require.False(t, l.probesFrequently())
 }
 
 // TestTrackedAfterAnOutage: what waited through it is stale, what was sent last is not.
@@ -507,7 +507,7 @@ func TestTrackedBeforeBulkInTime(t *testing.T) {
 func TestTrackedThatNobodyTakesBack(t *testing.T) {
 	p, c, ch := newTracked(t)
 	c.Cork(true)
-	fit := maxUnreliable / unreliablePrice(1, 1004)
+	fit := maxUnreliable / unreliableCost(1, 1004)
 	for record := range uint64(fit + 2) {
 		require.NoError(t, c.SendTracked(ch, record, make([]byte, 1000)))
 	}

@@ -124,7 +124,7 @@ func TestPartsInAnyOrder(t *testing.T) {
 		want := append(append(pattern(EntryBytes, 0), pattern(EntryBytes, 1)...), pattern(10, 2)...)
 		require.Equal(t, want, m.Payload)
 		require.Equal(t, d, m.Delivery)
-		require.Zero(t, r.assemblies.price)
+		require.Zero(t, r.assemblies.cost)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestAssembliesShareTheBudget(t *testing.T) {
 	for _, ch := range channels[:4] {
 		for part := range uint8(59) {
 			r.must(unreliablePart(ch, Unreliable, 1, part, false, EntryBytes))
-			require.LessOrEqual(t, r.assemblies.price, maxParked)
+			require.LessOrEqual(t, r.assemblies.cost, maxParked)
 		}
 	}
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly, "4 x 64 KiB and what each costs are more than 256 KiB")
@@ -157,7 +157,7 @@ func TestAssembliesShareTheBudget(t *testing.T) {
 		r.must(unreliablePart(9, Unreliable, 1, part, part == 59, map[bool]int{true: 636, false: EntryBytes}[part == 59]))
 	}
 	require.Len(t, r.got(), 1, "the newest message wins")
-	require.LessOrEqual(t, r.assemblies.price, maxParked)
+	require.LessOrEqual(t, r.assemblies.cost, maxParked)
 }
 
 func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
@@ -171,7 +171,7 @@ func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
 			r.must(unreliablePart(ch, Unreliable, n, 5, true, 1))
 		}
 	}
-	require.LessOrEqual(t, r.assemblies.price, maxParked)
+	require.LessOrEqual(t, r.assemblies.cost, maxParked)
 }
 
 // TestPartsOfOneChannelAlone: a part had the assemblies of all channels looked at and moved,

@@ -33,7 +33,7 @@ func (c *Conn) Unsent(number uint64) {
 		return
 	}
 	p := c.sent.At(number)
-	if p.fate != flying && p.fate != nothing {
+	if p.fate != inFlight && p.fate != noFate {
 		return // it has been acknowledged or declared lost
 	}
 	if c.traced() {
@@ -52,13 +52,12 @@ func (c *Conn) Unsent(number uint64) {
 	if p.probe {
 		c.loss.probes++
 	}
-	c.flow.update = c.flow.update || p.limit
+	c.flow.updateDue = c.flow.updateDue || p.limit
 	if p.acks {
-		c.received.asking = max(c.received.asking, 1)
-		c.received.deadline = c.now
+		c.received.ackUnsent(c.now)
 	}
 	c.sent.decide(p, skipped)
-	c.sent.unload(p)
+	c.sent.uncountBunches(p)
 	p.lostUntil = c.now + lostRecordPTOs*c.pto()
 	c.changed = true
 }

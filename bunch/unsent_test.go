@@ -235,7 +235,7 @@ func TestRefusedPacketsOvertakeNothing(t *testing.T) {
 	l.sendPackets(2)
 	l.wait(50 * ms)
 	l.mustAck(10, 11)
-	require.Equal(t, flying, l.fate(1), "two have overtaken it")
+	require.Equal(t, inFlight, l.fate(1), "two have overtaken it")
 	l.mustAck(12, 12)
 	require.Equal(t, lost, l.fate(1))
 }

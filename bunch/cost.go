@@ -1,14 +1,14 @@
 package bunch
 
-// Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's
-// limit until the receiver's owner has taken the messages. A price is never less than the
+// Costs of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's
+// limit until the receiver's owner has taken the messages. A cost is never less than the
 // memory that the bunch takes at the receiver, no matter in what order bunches arrive
 // (TestHeapIsCharged).
 const (
 	entryCost   = 80 // an entry, excluding its bytes: its slot, and its place among parked entries
 	messageCost = 64 // a message, excluding its bytes: its record in the ready list
 
-	// channelCost is the price of a channel from its first entry until its opening message is
+	// channelCost is the cost of a channel from its first entry until its opening message is
 	// taken. It's charged once more from the channel's close until both ends have
 	// acknowledged the close.
 	channelCost = 512
@@ -18,19 +18,19 @@ const (
 const (
 	controlBuffer = 64 // entries of channel 0's reliable buffer, which is only for control messages
 
-	// maxControl limits the price of everything that channel 0 holds. It suffices for two
+	// maxControl limits the cost of everything that channel 0 holds. It suffices for two
 	// messages of 64 KiB. The limit is separate so that control messages get through while a
 	// world is stopped.
 	maxControl = 160 << 10
 
-	// maxParked limits the price of unreliable and tracked messages that wait for the owner,
+	// maxParked limits the cost of unreliable and tracked messages that wait for the owner,
 	// including unreliable messages that have arrived only in part.
 	maxParked = 256 << 10
 )
 
-// price returns the price of an entry with size bytes. messages is the number of messages in a
+// cost returns the cost of an entry with size bytes. messages is the number of messages in a
 // whole bunch, and otherwise 1.
-func price(flags byte, size, messages int) int {
+func costOf(flags byte, size, messages int) int {
 	if isAnswer(flags, size) {
 		return 0
 	}
@@ -61,8 +61,8 @@ func isAnswer(flags byte, size int) bool { return flags&^flagOpen == flagAnswer 
 // allocator rounds sizes up by about an eighth.
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice returns the price of unreliable or tracked messages that wait at either end.
-func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
+// unreliablePrice returns the cost of unreliable or tracked messages that wait at either end.
+func unreliableCost(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
 // messagesIn counts the messages in a whole bunch, up to the first that can't be parsed.
 func messagesIn(b []byte) (count int) {
@@ -87,7 +87,7 @@ func (c *Conn) charge(ch *channel, cost int) error {
 		}
 		return nil
 	}
-	if !c.flow.take(cost) {
+	if !c.flow.charge(cost) {
 		return violation(ReceiveLimitExceeded, "%d reliable bytes came, %d are allowed",
 			c.flow.received, c.flow.advertised)
 	}
@@ -100,7 +100,7 @@ func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	if isAnswer(s.flags, len(s.payload)) && !ch.outClosed {
 		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)
 	}
-	return c.charge(ch, price(s.flags&^flagOpen, len(s.payload), 1))
+	return c.charge(ch, costOf(s.flags&^flagOpen, len(s.payload), 1))
 }
 
 // chargeMessages charges for all messages of a whole bunch but the first, which chargeEntry
@@ -112,12 +112,12 @@ func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
-// refund returns how much of an entry's price is given back when its messages are taken.
+// refund returns how much of an entry's cost is given back when its messages are taken.
 func refund(s *slot, messages int) int {
 	if isAnswer(s.flags, len(s.payload)) {
 		return 0
 	}
-	cost := price(s.flags&^flagClose, len(s.payload), messages) // retire refunds a closed channel
+	cost := costOf(s.flags&^flagClose, len(s.payload), messages) // retire refunds a closed channel
 	if s.state == delivered {
 		// Its message overtook others, so the slot is needed until its turn comes.
 		cost -= entryCost

@@ -151,7 +151,7 @@ func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 		return l.packets()
 	}
 	l.sendPackets(1)
-	l.wait(l.darkTime() - 1)
+	l.wait(l.outageAfter() - 1)
 	l.packets()
 	require.NotZero(t, play(), "one timeout is no darkness")
 	l.wait(1)
@@ -171,7 +171,7 @@ func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	t.Log("# the carrier tells")
 	l.SetPath(l.at, Path{Fates: true})
 	require.NotZero(t, l.packets())
-	l.wait(carrierTime - 1)
+	l.wait(minCarrierOutage - 1)
 	l.packets()
 	require.NotZero(t, play(), "it has another carrier, or perhaps one")
 	l.wait(1)
@@ -184,8 +184,8 @@ func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	old := l.sent.Next - 1
 	l.SetPath(l.at, Path{Fates: true, Epoch: 1})
 	l.packets()
-	l.wait(carrierTime)
-	require.True(t, l.dark())
+	l.wait(minCarrierOutage)
+	require.True(t, l.inOutage())
 	l.Fate(l.at, old, true)
-	require.True(t, l.dark())
+	require.True(t, l.inOutage())
 }

@@ -26,7 +26,7 @@ func (h *hostile) closesUnanswered(count int) (last uint64) {
 // world might, for any length of time, and more for as long as it may be silent.
 func TestClosesUnanswered(t *testing.T) {
 	h := newHostile(t, Config{}, 0)
-	h.closesUnanswered(maxOwed)
+	h.closesUnanswered(maxUnanswered)
 	checkConn(t, h.c)
 	h.now = h.now.Add(time.Hour)
 	require.NoError(t, h.c.Advance(h.now))
@@ -51,7 +51,7 @@ func TestClosesUnanswered(t *testing.T) {
 		h.now, err = at, h.c.Advance(at)
 	}
 	requireCode(t, ConnectionTimeout, err)
-	require.ErrorContains(t, err, "8193 channels, at most 8192 may wait for longer than 30s (IdleTimeout)")
+	require.ErrorContains(t, err, "8193 channel closes unanswered for 30s (IdleTimeout); the limit is 8192")
 }
 
 // TestClosesDuringALongTick: an honest peer whose world is stuck in a tick owes
@@ -77,14 +77,14 @@ func TestClosesDuringALongTick(t *testing.T) {
 		require.NoError(t, server.Close(number, []byte{0}))
 	}
 	p.run(3 * time.Minute)
-	t.Logf("%d answers are owed", server.owed.count)
-	require.Greater(t, server.owed.count, maxOwed/2)
-	require.Less(t, server.owed.count, maxOwed)
+	t.Logf("%d answers are owed", server.unanswered.count)
+	require.Greater(t, server.unanswered.count, maxUnanswered/2)
+	require.Less(t, server.unanswered.count, maxUnanswered)
 	client.Cork(false)
 	for range 100 {
 		p.run(100 * ms)
 		p.take(0)
 	}
-	require.Zero(t, server.owed.count)
+	require.Zero(t, server.unanswered.count)
 	require.Len(t, server.channels.open, 1)
 }
