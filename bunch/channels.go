@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -35,8 +36,8 @@ func newChannels(client bool, limit int) channels {
 }
 
 // find returns the open channel with this number, or nil. It remembers the last result, because
-// most bunches are for the same channel as the previous bunch, and the map is no longer in the
-// CPU's cache by then.
+// most bunches are for the same channel as the one before, and the map is rarely in the CPU's
+// cache.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -44,23 +45,29 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// create opens our next channel. It returns nil if we have too many open, or no numbers left.
-func (c *channels) create(p Priority) *channel {
-	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
-		return nil
+// usedUp reports whether we have no channel numbers left.
+func (c *channels) usedUp() bool { return c.ourNext > maxChannelNumber }
+
+// create opens our next channel.
+func (c *channels) create(p Priority) (*channel, error) {
+	if c.usedUp() {
+		return nil, fmt.Errorf("bunch: all channel numbers up to %d are used up", maxChannelNumber)
+	}
+	if c.ours >= c.limit {
+		return nil, fmt.Errorf("bunch: %d channels are open; the limit is %d (MaxChannels)", c.ours, c.limit)
 	}
 	ch := &channel{number: c.ourNext, priority: p, ours: true, opened: true}
 	c.open[ch.number] = ch
 	c.ourNext += 2
 	c.ours++
-	return ch
+	return ch, nil
 }
 
-// wasClosed is called when a bunch names a channel that isn't open. It reports whether the
-// channel has been closed. If it hasn't, the peer may open it.
+// wasClosed is called when a bunch is for a channel that isn't open. It reports whether the channel
+// was closed. If it wasn't, the peer may open it.
 //
-// It's a violation to name a channel of ours that we never opened. If the peer may not open
-// channels, it's also a violation to name one of the peer's.
+// A bunch for a channel of ours that we never opened is a violation. So is one for a channel of the
+// peer's if the peer may not open any.
 func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -69,7 +76,7 @@ func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 		return true, nil
 	}
 	if c.refuse != NoError {
-		return false, violation(c.refuse, "channel %d: the peer may open none", number)
+		return false, violation(c.refuse, "channel %d: the peer may not open channels", number)
 	}
 	if number >= c.peerNext {
 		return false, nil
@@ -100,13 +107,12 @@ func (c *channels) accept(number uint64) (*channel, error) {
 // checkLimit returns an error if opening this channel would give the peer more channels than a
 // correct peer can have.
 //
-// A number that the peer skipped counts as open, because the first bunch of that
-// channel must be in flight.
+// A number that the peer skipped counts as open, because the first bunch of that channel must be
+// in flight.
 //
-// There's a separate limit for channels that linger because our close hasn't been
-// acknowledged. The peer removes a channel once it has received our close and the ack of its
-// own close. It may therefore have removed a lingering channel already, while its ack of our
-// close is still in flight.
+// There's a separate limit for channels that linger because our close hasn't been acknowledged.
+// The peer removes a channel once it has received our close and the ack of its own close, so it
+// may have removed a lingering channel while its ack of our close is still in flight.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -115,10 +121,11 @@ func (c *channels) checkLimit(number uint64) error {
 	}
 	switch {
 	case held > c.limit:
-		return violation(BunchBadChannelIndex, "channel %d: %d open at once, of %d no bunch came, at most %d (MaxChannels)",
+		return violation(BunchBadChannelIndex,
+			"channel %d: %d channels are open, including %d skipped numbers; the limit is %d (MaxChannels)",
 			number, held, held-c.theirs, c.limit)
 	case lingering >= c.limit:
-		return violation(BunchBadChannelIndex, "channel %d: %d closed ones wait for an ack (MaxChannels %d)",
+		return violation(BunchBadChannelIndex, "channel %d: %d closes are unacknowledged; the limit is %d (MaxChannels)",
 			number, lingering, c.limit)
 	}
 	return nil
@@ -133,8 +140,8 @@ func (c *channels) peerClosed(ch *channel) {
 	}
 }
 
-// retire removes ch if both sides have closed it and everything on it is acknowledged, and
-// reports whether it did.
+// retire removes ch, provided that both sides have closed it and everything on it is acknowledged,
+// and reports whether it did.
 func (c *channels) retire(ch *channel) bool {
 	// If the peer has closed the channel, so have we, because receiveClose answers at once.
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
@@ -146,11 +153,14 @@ func (c *channels) retire(ch *channel) bool {
 	if ch.ours {
 		c.ours--
 	}
-	if c.peak > 64 && len(c.open) < c.peak/4 {
+	if c.peak > minPeak && len(c.open) < c.peak/4 {
 		c.shrink()
 	}
 	return true
 }
+
+// minPeak is the size up to which the map of channels is never replaced, because it's small anyway.
+const minPeak = 64
 
 // shrink replaces the map with a smaller one, because a map never frees the memory that it once
 // needed.

@@ -70,6 +70,12 @@ func (r *receiver) got() (all []string) {
 	return all
 }
 
+func mustCreate(t *testing.T, c *channels) *channel {
+	ch, err := c.create(Normal)
+	require.NoError(t, err)
+	return ch
+}
+
 func TestChannelNumbers(t *testing.T) {
 	for _, client := range []bool{true, false} {
 		c := newChannels(client, 3)
@@ -78,14 +84,15 @@ func TestChannelNumbers(t *testing.T) {
 			first = 1
 		}
 		for i := range uint64(3) {
-			require.Equal(t, first+2*i, c.create(Normal).number)
+			require.Equal(t, first+2*i, mustCreate(t, &c).number)
 		}
-		require.Nil(t, c.create(Normal), "the limit")
+		_, err := c.create(Normal)
+		require.ErrorContains(t, err, "the limit is 3 (MaxChannels)")
 		ch := c.open[first]
 		ch.inClosed, ch.outClosed = true, true
 		c.retire(ch)
 		require.NotContains(t, c.open, first)
-		require.Equal(t, first+6, c.create(Normal).number, "numbers are never used again")
+		require.Equal(t, first+6, mustCreate(t, &c).number, "numbers are never used again")
 	}
 }
 
@@ -172,7 +179,7 @@ func TestChannelLimits(t *testing.T) {
 	}
 	err = r.receive(wholeOf(flagOpen, 5, 0, "c"))
 	requireCode(t, BunchBadChannelIndex, err)
-	require.ErrorContains(t, err, "2 closed ones wait for an ack")
+	require.ErrorContains(t, err, "2 closes are unacknowledged")
 }
 
 // TestUnreliableBunchesBeginNoChannel: nothing is kept for numbers that no
@@ -373,7 +380,7 @@ func TestManyChannelsGiveUpTheirMap(t *testing.T) {
 	c := newChannels(true, 100)
 	many := reflect.ValueOf(c.open).Pointer()
 	for range 100 {
-		c.create(Normal)
+		mustCreate(t, &c)
 	}
 	for number := uint64(1); number < 200; number += 2 {
 		ch := c.find(number)

@@ -7,9 +7,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Conn is one end of a connection. It has no clock, goroutine or lock of its own, so the
-// owner passes the time to its methods and must not use it concurrently. Time never goes
-// backwards: if now is before the time of an earlier call, the earlier time is used.
+// A Conn is one end of a connection. It has no clock, goroutine or lock of its own, so its owner
+// passes the time to its methods and must not call them concurrently. Time never goes backwards:
+// if now is before the time of an earlier call, the earlier time is used.
 type Conn struct {
 	config    Config
 	limits    Params // our limits until Agree, then the smaller of the two ends' limits
@@ -62,7 +62,7 @@ type Conn struct {
 	restorer      restorer      // repair bunches that don't suffice yet to restore entries
 
 	// For the owner.
-	wake    bool             // cause for the owner to wake up; cleared by Wake
+	wake    bool             // there's a reason for the owner to wake up; cleared by Wake
 	changed bool             // there may be a packet or a new NextTimeout; cleared by Changed
 	content recovery.Content // of the last packet from AppendPacket
 	watched []*channel       // channels whose watch is armed
@@ -157,21 +157,20 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	if p != Bulk && c.OverSendLimit() {
 		return 0, c.overSendLimit()
 	}
-	ch := c.channels.create(p)
-	if ch == nil {
-		return 0, fmt.Errorf("bunch: no channel left: %d of %d open at once (MaxChannels), next number %d of %d",
-			c.channels.ours, c.channels.limit, c.channels.ourNext, maxChannelNumber)
+	ch, err := c.channels.create(p)
+	if err != nil {
+		return 0, err
 	}
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has no channel numbers left. If so, Open fails until there
-// is a new connection.
-func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
+// UsedUp reports whether this side has no channel numbers left, so that it can open no more channels
+// without a new connection.
+func (c *Conn) UsedUp() bool { return c.channels.usedUp() }
 
-// Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If
-// the peer then names a channel of its own that is not open here, the connection ends with
-// code. With the default code, NoError, the peer may open channels.
+// Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If it
+// opens one nevertheless, the connection ends with code. If code is NoError, which is the default,
+// the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority changes a channel's priority. It cannot be applied to channel 0, which always
@@ -214,8 +213,8 @@ func (c *Conn) closedError(number uint64) error {
 // being sent. It returns 0 if flow control does not hold the message back, or if the peer
 // has stopped answering.
 //
-// A long time means that the peer's world has stopped or fallen behind, so that it is not
-// taking messages fast enough.
+// If it has been long, the peer's owner does not take messages fast enough, for example because its
+// world has stopped or fallen behind.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.inOutage() {
@@ -294,24 +293,26 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	if len(b) == 0 {
 		visit(nil, 1) // a close without a message
 	}
-	for entries := 1; len(b) > 0; entries = 0 {
+	entries := 1 // the first message counts for all that share the entry
+	for len(b) > 0 {
 		size, n := consumeVarint(b)
 		b = b[n:]
 		visit(b[:size], entries)
 		b = b[size:]
+		entries = 0
 	}
 }
 
-// Wake reports whether, since the last call, messages became ready, a watch fired or the
-// connection ended. These are what an owner may be waiting for.
+// Wake reports whether anything that an owner may be waiting for has happened since the last call:
+// messages became ready, a watch fired, or the connection ended.
 func (c *Conn) Wake() bool { return testAndClear(&c.wake) }
 
 // Changed reports whether, since the last call of Changed, a method may have given AppendPacket
-// a packet to build, changed NextTimeout or made Wake true. Receive only counts if there may be
-// a packet to send now.
+// a packet to build, changed NextTimeout or made Wake true. Receive only sets it if there may be a
+// packet to send.
 func (c *Conn) Changed() bool { return testAndClear(&c.changed) }
 
-// once returns a flag and clears it.
+// testAndClear returns a flag and clears it.
 func testAndClear(flag *bool) bool {
 	set := *flag
 	*flag = false

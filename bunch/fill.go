@@ -1,7 +1,7 @@
 package bunch
 
-// An allowance says what a packet may carry. Whenever new play may be sent, new bulk may be sent
-// too.
+// An allowance says what a packet may carry. Whenever new play (the game's own traffic) may be
+// sent, new bulk may be sent too.
 //
 // A cork only holds back play. Bulk fills packets anyway, and its path mustn't idle while the
 // owner simulates a tick.
@@ -16,20 +16,21 @@ func (a allowance) includes(i int) bool { return a.play || a.bulk && i == bulkLe
 // includesResends reports whether level i may retransmit.
 func (a allowance) includesResends(i int) bool { return a.resends || i == bulkLevel }
 
-// canSendBunch reports whether there seems to be a bunch to send now. If it turns out that
-// everything queued is held back, the packet stays empty, and AppendPacket drops it.
-func (c *Conn) canSendBunch(may allowance) bool {
-	if may.play && c.trackedReady() {
+// canSendBunch reports whether there seems to be a bunch to send now, and prepares a repair bunch if
+// there's nothing else. It may turn out that everything queued is held back. The packet then stays
+// empty, and AppendPacket drops it.
+func (c *Conn) canSendBunch(allowed allowance) bool {
+	if allowed.play && c.trackedReady() {
 		return true
 	}
 	for i := range c.levels {
 		lv := &c.levels[i]
-		queued := may.includesResends(i) && lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0
+		queued := allowed.includesResends(i) && lv.resend.len() > 0 || allowed.includes(i) && lv.unsent.len() > 0
 		if queued && (i < bulkLevel || c.bulkOpen()) {
 			return true
 		}
 	}
-	return may.bulk && c.hasBulk() && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
+	return allowed.bulk && c.hasBulk() && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
 }
 
 // hasPending reports whether anything is queued on the given number of levels, starting with
@@ -46,13 +47,13 @@ func (c *Conn) hasPending(levels int) bool {
 
 // allowed returns what the next packet may carry. No message may be sent for the first time during
 // an outage, or if the oldest undecided packet would become too old for the peer to remember.
-// New play also has to wait for the end of the tick. Once the debt of retransmissions has reached
-// its limit, only a probe may retransmit play, or one packet in a probe timeout.
+// New play also has to wait for the end of the tick. Once the resendDebt has reached its limit,
+// only probes and one packet per probe timeout may retransmit play.
 func (c *Conn) allowed() allowance {
-	may := c.sent.spread() < c.limits.History-1 && !c.inOutage()
+	allowNew := c.sent.spread() < c.limits.History-1 && !c.inOutage()
 	return allowance{
-		play:    may && c.cork.open(),
-		bulk:    may,
+		play:    allowNew && c.cork.open(),
+		bulk:    allowNew,
 		resends: !c.resends.exceeded || c.loss.probes > 0 || c.now >= c.resends.exceedsAt+c.pto(),
 	}
 }
@@ -70,8 +71,8 @@ func (c *Conn) windowOpen() bool {
 		// own.
 		return true
 	}
-	// Two consecutive timeouts mean that there is an outage, in which only probes may be sent.
-	// The window doesn't show the outage, because quic-go doesn't reduce it on timeouts.
+	// After two consecutive timeouts, only probes may be sent. We can't rely on the window for
+	// that, because quic-go doesn't reduce it on timeouts.
 	return c.loss.ptos < 2 && c.sent.bytesInFlight+minDatagram <= c.congestion.Window(fullDatagram)
 }
 
@@ -116,7 +117,7 @@ func (c *Conn) fillTrackedAndRepeats() {
 	c.build.content.Play = c.build.content.Play || c.build.bunches > before
 }
 
-// fillResends retransmits lost pieces of the channels on lv, until one doesn't fit.
+// fillResends retransmits lost pieces of the channels on lv until one doesn't fit.
 func (c *Conn) fillResends(lv *level) {
 	for lv.resend.len() > 0 && !c.build.full() {
 		ch := *lv.resend.peek()
@@ -132,7 +133,7 @@ func (c *Conn) fillResends(lv *level) {
 func (c *Conn) placeResends(ch *channel) bool {
 	for ch.resend.len() > 0 {
 		n := *ch.resend.peek()
-		if n >= ch.first { // otherwise a late ack has made it unnecessary
+		if n >= ch.first { // otherwise a late ack has freed the entry
 			e := ch.out.at(n)
 			for i := e.nextQueued(); i >= 0; i = e.nextQueued() {
 				again := e.pieces[i].sent
@@ -185,7 +186,7 @@ type turnResult uint8
 const (
 	turnDone    turnResult = iota // it sent a bunch, or had nothing left to send
 	turnNoRoom                    // its next bunch doesn't fit into the packet
-	turnBlocked                   // it's held back by the peer's limit or by the owner
+	turnBlocked                   // the peer's limit or the owner holds it back
 )
 
 // placeUnsent sends the next entry of ch that hasn't been sent before. If an unreliable message
@@ -198,7 +199,7 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 	case unreliable && ch.firstUnsent >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)
 	case ch.firstUnsent == ch.next && ch.unreliable.len() > 0:
-		// The owner holds back all that's left.
+		// The owner holds back everything that's left.
 		return turnBlocked
 	case ch.firstUnsent == ch.next:
 		return turnDone
@@ -207,7 +208,7 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 	e := ch.out.at(ch.firstUnsent)
 	i := e.nextQueued()
 	if i < 0 {
-		// All of the entry has already been sent among the retransmissions.
+		// All of the entry was already sent as retransmissions.
 		ch.firstUnsent++
 		return turnDone
 	}
@@ -258,10 +259,12 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	p := &e.pieces[i]
 	size, room := int(p.end-p.off), c.build.room()-h.size()
 	cut := c.cutAt(ch, n, size, room, e.npieces == 1)
-	switch {
-	case cut >= minPiece && e.cut(i, cut): // false if all of the piece is to be sent
+	fits := size <= room
+	if cut >= minPiece && cut < size && e.cut(i, cut) {
 		h.flags |= flagPiece
-	case size > room:
+		fits = true
+	}
+	if !fits {
 		return false
 	}
 	c.putPiece(ch, n, e, &e.pieces[i], h)
@@ -270,17 +273,17 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 
 // cutAt returns the number of bytes of a piece to send, given its size and the room in the
 // packet. Usually that's all of the piece, or as much as fits. It may also be a little less
-// than all, so that a piece of the next entry fills the packet. whole is set if the entry
+// than all, so that a piece of the next entry fills the packet. uncut is true if the entry
 // hasn't been cut before.
-func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
+func (c *Conn) cutAt(ch *channel, n uint64, size, room int, uncut bool) int {
 	extra := 0 // the header grows if the entry is cut for the first time
-	if whole {
+	if uncut {
 		extra = pieceBytes
 	}
-	left := room - size
-	tooSmall := left > 0 && left < minFill // for a piece of the next entry, with its header
+	unused := room - size
+	tooSmall := unused > 0 && unused < minFill // for a piece of the next entry, with its header
 	switch {
-	case left < 0:
+	case unused < 0:
 		return room - extra
 	case tooSmall && size > 4*minFill && n == ch.firstUnsent && c.moreFollows(ch):
 		return size - minFill - extra
@@ -310,7 +313,6 @@ func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if !e.started && ch.number != 0 {
 		c.flow.sent += uint64(e.cost())
 	}
-
 	if p.sent {
 		c.stats.BunchesResent++
 	} else {

@@ -8,14 +8,16 @@ import (
 )
 
 const (
-	// minDatagram is 1,163 bytes, so an entry always fits into a packet.
+	// minDatagram is the minimum size of the datagrams that a carrier must accept, 1,163 bytes.
+	// An entry fits into such a packet no matter how large the headers are.
 	minDatagram = maxHeaderBytes + maxBunchHeader + EntryBytes
+
 	// fullDatagram is the size at which quic-go's path MTU discovery ends.
 	fullDatagram = 1404
 
-	// playDatagram is the maximum size of a packet with play (the game's own traffic).
-	// It fills an ordinary sealed packet. In a jumbo packet, play would have to wait for
-	// the bulk beside it.
+	// playDatagram is the maximum size of a packet with play (the game's own traffic), which
+	// fills an ordinary sealed packet. Play doesn't go into jumbo packets, where it would have to
+	// wait until the bulk beside it is transmitted.
 	playDatagram = 1420
 
 	// minPiece is the minimum size of a piece cut from an entry. The header of a piece takes
@@ -42,19 +44,21 @@ type builder struct {
 // room returns the number of bytes left in the packet.
 func (b *builder) room() int { return b.limit - len(b.buf) }
 
-// widen is called before bulk is added. If the packet has no play, it may become as large as
-// the carrier allows.
+// widen is called before bulk is added. It raises the limit to what the carrier allows, unless the
+// packet has play.
 func (b *builder) widen() {
 	if !b.content.Play {
 		b.limit = b.bulkLimit
 	}
 }
 
-// full reports whether there's no room for even the smallest bunch. The smallest one is a
-// reliable message of one byte on a channel below 64. It takes 8 bytes: 6 for the header, one
-// for the length and one for the message.
+// minBunch is the size of the smallest bunch that is worth adding: a reliable message of one byte
+// on a channel below 64, with 6 bytes for the header and one for the length of the message.
+const minBunch = 8
+
+// full reports whether no more bunches can be added.
 func (b *builder) full() bool {
-	return b.bunches == maxBunches || b.room() < 8
+	return b.bunches == maxBunches || b.room() < minBunch
 }
 
 // setFlag sets a flag in the packet's header.
@@ -66,8 +70,8 @@ func (b *builder) hasFlag(flags byte) bool { return b.buf[b.start+1]&flags != 0 
 // AppendPacket appends the next packet, of at most size bytes, to buf and returns its number.
 // There is no packet if size is below 1,163.
 //
-// It must be called until ok is false. Then there is nothing to send before NextTimeout or a
-// call to another method.
+// AppendPacket must be called until ok is false, which means that there is nothing to send before
+// NextTimeout or a call to another method.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	t := c.advanceClock(now)
 	c.commitLast()
@@ -80,27 +84,26 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	}
 
 	// Is there anything to send, and can we keep a record of it?
-	may := c.allowed()
-	if may.play && c.unreliables.messages > 0 {
+	allowed := c.allowed()
+	if allowed.play && c.unreliables.messages > 0 {
 		c.expiry.noteChance(t, maxUnreliableWait+c.congestion.Smoothed)
 	}
-	hasBunches := c.canSendBunch(may)
+	hasBunches := c.canSendBunch(allowed)
 	required := c.mustSend(t)
 	if !hasBunches && !required || !c.makeRoom(t, required) {
 		c.idle()
 		return buf, 0, false
 	}
 
-	// Build the packet speculatively, since all of the bunches may turn out to be held back.
-	next := c.sent.Next
-	unreported := c.received.unreported
+	// Build the packet speculatively, because all of the bunches may turn out to be held back.
+	next, unreported := c.sent.Next, c.received.unreported
 	c.skipNumber(t)
 	c.build = builder{
 		buf:       buf,
 		start:     len(buf),
 		limit:     len(buf) + min(size, playDatagram),
 		bulkLimit: len(buf) + size,
-		allowed:   may,
+		allowed:   allowed,
 		record:    c.sent.add(),
 	}
 	c.appendHeader(t, hasBunches)
@@ -108,7 +111,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		c.fill()
 	}
 	if c.build.bunches == 0 && !required {
-		// The packet isn't needed, so drop it as if it had never existed.
+		// The packet isn't needed after all, so undo what building it has changed.
 		c.sent.truncate(next)
 		c.received.unreported = unreported
 		c.idle()
@@ -137,13 +140,13 @@ func (c *Conn) corkedLimitAt() time.Duration {
 // mustPing reports whether the next packet must ask for an ack at once.
 func (c *Conn) needsAckNow() bool { return c.loss.probes > 0 || c.flow.askDue }
 
-// makeRoom makes room for the record of another packet. If need be, it drops the oldest record.
-// It returns false if there is no room.
+// makeRoom makes room for the record of another packet, by dropping the oldest record if there's no
+// other way. It returns false if there is no room.
 //
-// If the peer acknowledges nothing, the oldest packet is still in flight and must be
-// declared lost first. We only do that to send a packet that is required. Otherwise the
-// bunches of the lost packet would be retransmitted in another packet, which would need room
-// as well, and so on forever.
+// If the peer acknowledges nothing, the oldest packet is still in flight and must be declared
+// lost before its record is dropped. We only do that to send a packet that is required, because
+// the bunches of the lost packet would otherwise be retransmitted in another packet, which would
+// need room as well, and so on forever.
 func (c *Conn) makeRoom(t time.Duration, required bool) bool {
 	if c.sent.makeRoom() {
 		return true
@@ -205,7 +208,7 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 		c.received.ackSent(t)
 	}
 
-	// Decide what the packet asks of the peer.
+	// Decide whether the packet asks for an ack.
 	if b.bunches == 0 {
 		c.finishBare()
 	}
@@ -243,8 +246,8 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	return packet, number, true
 }
 
-// putInFlight records that the packet is in flight and elicits an ack. It also decides whether
-// the packet asks for the ack at once.
+// putInFlight records that the packet is in flight and elicits an ack, and decides whether it asks
+// for that ack at once.
 func (c *Conn) putInFlight(t time.Duration) {
 	p, hasBulk := c.build.record, c.build.content.Bulk
 	if hasBulk {
@@ -268,24 +271,26 @@ func (c *Conn) putInFlight(t time.Duration) {
 			c.build.setFlag(flagAckNow)
 		}
 	} else if t < c.loss.othersUntil {
-		// A datagram of another machine may overtake it (see Overtaken).
+		// A datagram of another protocol may overtake it (see Overtaken).
 		c.build.setFlag(flagAckNow)
 	}
 	p.ackNow = c.build.hasFlag(flagAckNow)
 }
 
+// acksPerWindow is the number of packets with bulk in each window that ask for an ack at once. QUIC
+// only increases its window while nearly all of it is in flight, so with long gaps between acks the
+// window grows more slowly. With 8 acks per window, it grew only half as fast.
+const acksPerWindow = 16
+
 // wantsAck reports whether the packet with bulk that was just put in flight should ask for an
 // ack at once.
 //
-// One packet in each sixteenth of the window asks, but at most every second packet. A small
-// window then opens as steadily as QUIC's, where every second packet is acknowledged (RFC 9000,
-// section 13.2.2). QUIC only increases its window while nearly all of it is in flight. With one
-// ack for each eighth of the window, it therefore grew half as fast.
-//
-// The packet also asks if the window is full with so few packets in flight that the peer would
-// let its ack delay pass before it acknowledges them.
+// It should once per interval, which is never shorter than two packets. A small window then opens
+// as steadily as QUIC's, where every second packet is acknowledged (RFC 9000, section 13.2.2). It
+// also should if the window is full with so few packets in flight that the peer would otherwise
+// wait for its ack delay before it acknowledges them.
 func (c *Conn) wantsAck() bool {
-	interval := max(2, c.congestion.Window(fullDatagram)/(16*fullDatagram))
+	interval := max(2, c.congestion.Window(fullDatagram)/(acksPerWindow*fullDatagram))
 	stuck := c.sent.packetsInFlight < 2*ackEvery && !c.windowOpen()
 	return c.sent.bulkSinceAckNow >= interval || stuck
 }
@@ -309,9 +314,9 @@ func (c *Conn) idle() {
 	bulk := &c.levels[bulkLevel]
 	hasBulk := bulk.unsent.len()+bulk.resend.len() > 0
 	if hasBulk && !c.windowOpen() {
-		return // it's the window that holds us up
+		return // the window is what limits us
 	}
-	// We aren't using all of the window, so don't take our rate for the rate of the path.
-	// (RFC 9002, section 7.8)
+	// We aren't using all of the window, so our rate must not be mistaken for the rate of the path
+	// (RFC 9002, section 7.8).
 	c.congestion.Limited(c.sent.bytesInFlight)
 }

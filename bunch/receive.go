@@ -10,8 +10,8 @@ import (
 // Receive handles a datagram from the peer. The datagram must not be used afterwards, because
 // messages may alias it.
 //
-// If Receive returns an error, the connection has ended. Usually that is because the peer has
-// violated the protocol.
+// If Receive returns an error, the connection has ended, usually because the peer violated the
+// protocol.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -20,7 +20,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	var h packetHeader
 	rest, err := parsePacketHeader(datagram, &h)
 	if err != nil {
-		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
+		return c.fail(violation(ReadHeaderFail, "invalid header in a packet of %d bytes: %v", len(datagram), err))
 	}
 
 	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
@@ -46,25 +46,25 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
 		c.received.scheduleAck(t, c.config.AckDelay, outOfOrder, h.flags&flagAckNow != 0)
 	}
-	// We may have something to send now: an ack, a higher limit, or bunches that turned out to
-	// be lost.
+	// The packet may have given us something to send: an ack, a higher limit, or bunches that
+	// turned out to be lost.
 	c.changed = c.changed || c.mustSend(t) || c.hasPending(len(c.levels))
 	return nil
 }
 
-// ReceiveLent is like Receive, but the caller may reuse the datagram, since we copy whatever
-// we keep of it.
+// ReceiveLent is like Receive, but the caller may reuse the datagram, because we copy whatever we
+// keep of it.
 //
-// The entries of a long message are copied into pooled blocks, so the message causes no garbage
-// beyond its own bytes.
+// The entries of a long message are copied into pooled blocks, so that nothing is allocated for it
+// beyond the message itself.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
 	return c.Receive(now, datagram)
 }
 
-// receivePacket handles what's in a packet: acks, a limit, and the bunches in rest. size is
-// the size of the datagram, which payloads may alias.
+// receivePacket handles the contents of a packet: acks, a limit, and the bunches in rest. size is
+// the size of the datagram, which payloads may alias. Any error is an *Error.
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
@@ -76,16 +76,17 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 	}
 	if h.flags&flagPing != 0 && h.flags&flagAckNow != 0 {
 		// Either the packet is a probe, or the peer is blocked by our limit and asks for a
-		// higher one. The peer may have missed the last limit, so announce it again.
+		// higher one. In both cases the peer may have missed our last limit, so announce it
+		// again.
 		c.flow.updateDue = true
 	}
 	for n := 0; len(rest) > 0; n++ {
 		if n == maxBunches {
-			return violation(BunchDataOverflow, "more than %d bunches in a packet", maxBunches)
+			return violation(BunchDataOverflow, "packet has more than %d bunches", maxBunches)
 		}
 		bh, payload, more, err := parseBunch(rest)
 		if err != nil {
-			return violation(BunchDataOverflow, "bunch %d of a packet of %d bytes: %v", n, size, err)
+			return violation(BunchDataOverflow, "bunch %d in a packet of %d bytes: %v", n, size, err)
 		}
 		if err := c.receiveBunch(number, bh, payload, size); err != nil {
 			return err
@@ -95,20 +96,20 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 	return nil
 }
 
-// receiveBunch handles a bunch of the packet with this number. size is the size of its
-// datagram.
+// receiveBunch handles a bunch. number is the number of the packet that carried it, and size is the
+// size of the datagram.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
 	// Only the side that opened a channel sends tracked messages on it.
 	if h.tracked() && !h.isRepair() && (h.channel == 0 || c.channels.isOurs(h.channel)) {
-		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", h.channel)
+		return violation(BunchBadChannelIndex, "tracked bunch on channel %d, which the peer did not open", h.channel)
 	}
 	ch, err := c.findOrAccept(h)
 	if ch == nil || err != nil {
 		return err
 	}
 	if ch.inClosed {
-		// It's a late duplicate, or was overtaken by the close.
+		// It's a late duplicate, or the close has overtaken it.
 		c.stats.dropClosed(h)
 		return nil
 	}
@@ -154,11 +155,11 @@ func (c *Conn) findOrAccept(h header) (*channel, error) {
 }
 
 // receiveReliable handles a reliable bunch, which holds an entry of the reliable buffer or a
-// piece of one. It reports whether the entry is complete now.
+// piece of one. It reports whether the bunch completed the entry.
 //
-// An entry is processed at once if it's the next one in sequence. Otherwise it's parked until
-// the entries before it have arrived. If it completes an unordered message, however, the
-// message is delivered right away.
+// An entry is processed at once if it's the next one in sequence. Otherwise it's parked, which
+// means that it waits for the entries before it. If it completes an unordered message, however,
+// the message is delivered right away.
 func (c *Conn) receiveReliable(
 	ch *channel, h header, payload []byte, size int,
 ) (completed bool, err error) {
@@ -169,11 +170,11 @@ func (c *Conn) receiveReliable(
 	}
 	slots := slotsOf(ch.number, c.config.ReliableBuffer)
 	if ahead := n - ch.expected; ahead >= uint64(slots) {
-		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries",
+		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead; the limit is %d entries (ReliableBuffer)",
 			ch.number, n, ahead, slots)
 	}
 
-	// In most cases there's no need to park the entry.
+	// Usually there's no need to park the entry.
 	isPiece := h.flags&flagPiece != 0
 	hasSlot := ch.in.len() > 0 && ch.in.at(0).number <= n
 	if n == ch.expected && !isPiece && !hasSlot {
@@ -206,7 +207,8 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	r.first = recovery.Number(ch.expected, r.first, 16)
 	last := r.first + uint64(r.count) - 1
 	if slots := slotsOf(ch.number, c.config.ReliableBuffer); last >= ch.expected+uint64(slots) {
-		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries",
+		return violation(MaxReliableExceeded,
+			"channel %d: repair bunch up to sequence %d is %d ahead; the limit is %d entries (ReliableBuffer)",
 			ch.number, last, last-ch.expected, slots)
 	}
 	return c.receiveRestored(ch, c.restorer.receive(ch, r))
@@ -215,8 +217,8 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 // receiveRestored handles entries that were restored from repair bunches as if they had been
 // received.
 //
-// It begins with the last entry. Entries after a close are a violation. To notice it, we must
-// have parked these entries by the time we process the close.
+// It begins with the last entry. Entries after a close are a violation, which we only notice if
+// these entries are parked before we process the close.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
 		h := header{flags: s.flags, sequence: uint16(s.number)}
@@ -227,8 +229,8 @@ func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	return nil
 }
 
-// receiveNext processes an entry that is the next in sequence and arrived whole. It needs no
-// slot, so none is taken from the pool.
+// receiveNext processes an entry that is the next in sequence and arrived whole, so that it needs
+// no slot from the pool.
 func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) error {
 	s := slot{number: ch.expected, flags: flags, state: full}
 	if err := c.storeWhole(ch, &s, payload, size); err != nil {
@@ -247,7 +249,7 @@ func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) e
 	case h.flags&flagPiece != 0:
 		return c.storePiece(ch, s, h, payload)
 	case s.state == partly:
-		// The entry was sent in pieces before, and now it comes whole. Treat it as a piece
+		// Some pieces of the entry have arrived, and now it was sent whole. Treat it as a piece
 		// that covers everything.
 		h.total = uint16(len(payload))
 		return c.storePiece(ch, s, h, payload)
@@ -279,11 +281,11 @@ func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error 
 		}
 	}
 	if s.flags != flags || len(s.payload) != int(h.total) {
-		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags or ends", ch.number)
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry disagree about its flags or size", ch.number)
 	}
 	end := h.offset + uint16(len(payload))
 	if !s.add(h.offset, end) {
-		return violation(BunchDataOverflow, "channel %d: an entry in more than %d pieces", ch.number, maxPieces)
+		return violation(BunchDataOverflow, "channel %d: entry has more than %d separate ranges", ch.number, maxPieces)
 	}
 	copy(s.payload[h.offset:end], payload)
 	if !s.complete() {
@@ -297,7 +299,7 @@ func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error 
 func (c *Conn) advance(ch *channel) error {
 	for ch.in.len() > 0 {
 		if ch.inClosed {
-			return violation(BunchDataOverflow, "channel %d: %d entries behind its close", ch.number, ch.in.len())
+			return violation(BunchDataOverflow, "channel %d: %d entries after its close", ch.number, ch.in.len())
 		}
 		s := ch.in.at(0)
 		if s.number != ch.expected || s.state < full {
@@ -305,8 +307,8 @@ func (c *Conn) advance(ch *channel) error {
 		}
 		ch.expected++
 		if s.state == delivered {
-			// The entry's message overtook others and has already been delivered. Only the slot
-			// remains to be freed.
+			// The entry's message has overtaken others and was already delivered, so that only
+			// its slot remains to be freed.
 			c.release(ch.number, entryCost)
 		} else if err := c.process(ch, s.number, s); err != nil {
 			return err
@@ -325,7 +327,7 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 		return err
 	}
 	if s.flags&flagClose != 0 {
-		// An answer to our close is free, so there's nothing to give back for it later.
+		// An answer to our close costs nothing, so there's nothing to give back for it later.
 		ch.lingers = !isAnswer(s.flags, len(s.payload))
 		c.receiveClose(ch)
 	}
@@ -339,29 +341,29 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 		return c.addToRun(ch, r, s)
 	}
 	if r.open {
-		return violation(PartialInitialReliableDestroy, "channel %d: a whole bunch within a run", ch.number)
+		return violation(PartialInitialReliableDestroy, "channel %d: whole bunch before the end of the previous message", ch.number)
 	}
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error if entry n wrongly opens or closes a channel, or fails to open
-// one. If the peer created the channel, the first entry on it must open it. No other entry may
-// do so. Channel 0 is neither opened nor closed.
+// checkOpen returns an error if entry n opens or closes a channel that it may not, or fails to open
+// one that it must. The first entry on a channel that the peer created must open it, and no other
+// entry may open a channel. Channel 0 is neither opened nor closed.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {
 	case opens && (n != 0 || ch.ours || ch.number == 0):
-		return violation(AlreadyOpen, "channel %d", ch.number)
+		return violation(AlreadyOpen, "channel %d is open already, or the peer may not open it", ch.number)
 	case !opens && n == 0 && !ch.opened:
-		return violation(ReliableBeforeOpen, "channel %d", ch.number)
+		return violation(ReliableBeforeOpen, "channel %d: first message does not open the channel", ch.number)
 	case flags&flagClose != 0 && ch.number == 0:
-		return violation(BunchBadChannelIndex, "close of the control channel")
+		return violation(BunchBadChannelIndex, "control channel cannot be closed")
 	}
 	return nil
 }
 
 // receiveClose processes the peer's close of a channel. If we haven't closed the channel
-// ourselves, we now do so in answer to the peer's close.
+// ourselves, it answers with our own close.
 func (c *Conn) receiveClose(ch *channel) {
 	if ch.awaitsAnswer() {
 		c.unanswered.remove()
@@ -387,7 +389,8 @@ func (c *Conn) retire(ch *channel) {
 		c.release(ch.number, channelCost)
 	}
 	for ch.unreliable.len() > 0 {
-		// Unsent has put these back into the queue, too late for them to be sent.
+		// Unsent put these back into the queue, but the channel was closed before they could be
+		// sent again.
 		c.dropUnreliable(ch, 0)
 	}
 }

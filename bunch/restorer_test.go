@@ -252,7 +252,7 @@ func TestRestoredBehindAClose(t *testing.T) {
 	var v *Error
 	require.ErrorAs(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(1, 4, 2, 1, 5)), &v)
 	require.Equal(t, BunchDataOverflow, v.Code)
-	require.Contains(t, v.Error(), "behind its close")
+	require.Contains(t, v.Error(), "after its close")
 }
 
 // FuzzRepairs gives a receiver entries, pieces and repair bunches of three

@@ -4,7 +4,8 @@ import "time"
 
 const (
 	// The path counts as saturated if, for saturatedAfter, every tick has begun with unreliable
-	// messages left over from an earlier tick. UE: two ticks of credit (QueuedBits), at 30 Hz.
+	// messages left over from an earlier tick. It's two ticks at 30 Hz, which is also the credit
+	// that Unreal grants before it considers a connection saturated (QueuedBits).
 	saturatedAfter = 66 * time.Millisecond
 
 	// maxBacklog is the maximum number of bytes of unreliable messages that we queue on a
@@ -18,16 +19,16 @@ const (
 // sent, either because the path is too slow or because the owner holds them back to keep to its
 // rate.
 //
-// It works in ticks. The owner brackets each tick with Cork(true) and Cork(false). Between two
-// ticks, there's time to send the messages that the first one has queued. If some of them are
-// still in the queue when the next tick begins, we're behind. Once we've been behind for
-// saturatedAfter, we're saturated.
+// It relies on the owner to bracket each tick with Cork(true) and Cork(false). Between two ticks,
+// there's time to send the messages that the first one queued, so if some of them are still in
+// the queue when the next tick begins, we're behind. Once we've been behind for saturatedAfter,
+// we're saturated.
 type saturationDetector struct {
 	behind      bool          // the last tick began with messages left over from an earlier one
 	behindSince time.Duration // when behind last became true
 
 	// Messages that don't count as left over, because there has been no chance to send them. A
-	// message is deferred while another channel must be acknowledged first (see Conn.After).
+	// message is deferred while another channel has to be acknowledged first (see Conn.After).
 	newUnreliable int    // unreliable messages queued since the last tick ended, not deferred
 	newBytes      volume // bytes queued on channels since then, not deferred
 	deferred      int    // unreliable messages that are deferred, old and new
@@ -36,6 +37,15 @@ type saturationDetector struct {
 // A volume is a number of bytes of play (the game's own traffic) and of bulk (transfers, which
 // can wait).
 type volume struct{ play, bulk int }
+
+// addNew counts bytes that were queued on a channel and aren't deferred.
+func (s *saturationDetector) addNew(bytes int, bulk bool) {
+	if bulk {
+		s.newBytes.bulk += bytes
+		return
+	}
+	s.newBytes.play += bytes
+}
 
 // beginTick is called when a tick begins. waiting is the number of unreliable messages in the
 // queue, not counting deferred ones.
@@ -47,8 +57,8 @@ func (s *saturationDetector) beginTick(now time.Duration, waiting int) {
 	}
 }
 
-// endTick is called when a tick ends. The messages in the queue now should be gone when
-// the next tick begins.
+// endTick is called when a tick ends. From now on, there's time to send the messages in the queue
+// until the next tick begins.
 func (s *saturationDetector) endTick() {
 	s.newUnreliable = 0
 	s.newBytes = volume{}

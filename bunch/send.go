@@ -18,7 +18,7 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 		return c.err
 	}
 	if len(payload) > c.limits.MaxBunch {
-		return fmt.Errorf("%w: %d bytes on channel %d, at most %d (MaxBunch)",
+		return fmt.Errorf("%w: %d bytes on channel %d; the limit is %d (MaxBunch)",
 			ErrBunchTooLarge, len(payload), number, c.limits.MaxBunch)
 	}
 	ch := c.channels.find(number)
@@ -42,14 +42,14 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	case d > UnreliableSequenced:
 		return fmt.Errorf("bunch: unknown delivery %d", d)
 	case number == 0:
-		return errors.New("bunch: the control channel takes reliable messages only")
+		return errors.New("bunch: the control channel only accepts reliable messages")
 	}
 	c.sendUnreliable(ch, d, payload)
 	return nil
 }
 
-// Close queues the last message of a channel. payload may be nil. There is always room for it,
-// because other messages leave one entry of the reliable buffer free.
+// Close queues the last message of a channel, whose payload may be nil. There is always room for
+// it, because other messages leave one entry of the reliable buffer free.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -59,7 +59,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 		return c.closedError(number)
 	}
 	if len(payload) > maxWhole {
-		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d",
+		return fmt.Errorf("%w: close of channel %d has %d bytes; the limit is %d",
 			ErrBunchTooLarge, number, len(payload), maxWhole)
 	}
 	c.changed = c.changed || !c.cork.on
@@ -89,7 +89,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 	n := Entries(len(payload))
-	// Leave one entry for the close. UE: UChannel::SendBunch, bOverflowsReliable.
+	// Leave one entry for the close, as Unreal does (UChannel::SendBunch, bOverflowsReliable).
 	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) {
 		return c.overflow(ch, n)
 	}
@@ -123,18 +123,19 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 // overflow handles a message of n entries that ch has no room for, according to
 // Config.Overflow.
 func (c *Conn) overflow(ch *channel, n int) error {
-	return c.noRoom("channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
+	return c.noRoom("channel %d uses %d of %d entries (ReliableBuffer) and needs %d more",
 		ch.number, ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer), n)
 }
 
-// overSendLimit handles a message or a channel that is one too many for Config.SendLimit.
+// overSendLimit handles a message or a channel that isn't accepted because of Config.SendLimit,
+// according to Config.Overflow.
 func (c *Conn) overSendLimit() error {
-	return c.noRoom("reliable messages hold %d bytes until the peer acknowledges them, at most %d (SendLimit)",
+	return c.noRoom("unacknowledged reliable messages hold %d bytes; the limit is %d (SendLimit)",
 		c.flow.held, c.config.SendLimit)
 }
 
-// noRoom handles something that there's no room for, according to Config.Overflow. The text
-// says why there's none.
+// noRoom returns the error for something that there's no room for, with the reason. Unless
+// Config.Overflow is OverflowError, it ends the connection.
 func (c *Conn) noRoom(format string, args ...any) error {
 	if c.config.Overflow == OverflowError {
 		return fmt.Errorf("%w: "+format, append([]any{ErrReliableBufferFull}, args...)...)
@@ -143,7 +144,8 @@ func (c *Conn) noRoom(format string, args ...any) error {
 }
 
 // merge adds a small message to the newest entry, provided that the entry has room and hasn't
-// been sent yet. It reports whether it did. UE: UChannel::SendBunch, Merge.
+// been sent yet, and reports whether it did. Unreal merges bunches likewise (UChannel::SendBunch,
+// Merge).
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.firstUnsent == ch.next {
 		return false
@@ -179,9 +181,9 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addHeld is called when the memory that entries of ch hold changes. bytes is the change, which
-// may be negative. Bulk isn't counted, because package stream limits what it sends, nor is channel
-// 0, whose reliable buffer is small.
+// addHeld is called when the memory held by the entries of ch changes. bytes is the change, which
+// may be negative. Only play is counted, because package stream limits the bulk that it sends, and
+// the reliable buffer of channel 0 is small.
 func (c *Conn) addHeld(ch *channel, bytes int) {
 	if ch.isPlay() {
 		c.flow.held += bytes
@@ -191,20 +193,16 @@ func (c *Conn) addHeld(ch *channel, bytes int) {
 // addQueued is called when the number of bytes queued on ch changes. bytes is the change,
 // which may be negative.
 func (c *Conn) addQueued(ch *channel, bytes int) {
-	switch {
-	case bytes < 0 || ch.predecessor != nil:
-		// These don't count as new: they leave the queue, or they're deferred.
-	case ch.isBulk():
-		c.saturation.newBytes.bulk += bytes
-	default:
-		c.saturation.newBytes.play += bytes
+	isNew := bytes > 0 && ch.predecessor == nil // rather than sent or deferred
+	if isNew {
+		c.saturation.addNew(bytes, ch.isBulk())
 	}
 	ch.queuedBytes += bytes
 	c.level(ch).add(ch, bytes)
 }
 
-// schedule adds ch to the queues of its level: to resend if it has entries to resend, and to
-// unsent if it has anything unsent.
+// schedule adds ch to the queues of its level that it belongs to and isn't in yet: resend if it has
+// entries to resend, and unsent if it has anything that was never sent.
 func (c *Conn) schedule(ch *channel) {
 	if ch.predecessor != nil {
 		return // releaseSuccessor schedules it
@@ -221,7 +219,7 @@ func (c *Conn) schedule(ch *channel) {
 }
 
 // A cork holds back new messages of play (the game's own traffic) while the owner runs a tick,
-// so that they leave in few full packets. It works much like TCP_CORK.
+// so that they're sent in a few full packets. It works much like TCP_CORK.
 type cork struct {
 	on    bool          // between Cork(true) and Cork(false)
 	since time.Duration // when it was last turned on
@@ -235,15 +233,15 @@ type cork struct {
 // open reports whether new messages of play may be sent.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick leaves
-// in few full packets.
+// Cork holds back new messages of play from Cork(true) to Cork(false), so that the messages of a
+// tick are sent in a few full packets.
 //
-// The peer is not held up by a long tick: acks that are due, retransmissions, probes and bulk
-// are still sent, and a higher limit is delayed by no more than Config.AckDelay.
+// A long tick does not hold up the peer, because acks that are due, retransmissions, probes and
+// bulk are still sent, and a higher limit is delayed by no more than Config.AckDelay.
 //
-// If ticks take longer than their interval, a tick may begin before the carrier was able to
-// send all messages of the previous tick. These messages are then sent regardless of the cork,
-// along with any messages that are queued in the meantime.
+// If ticks take longer than their interval, a tick may begin before the carrier has sent all
+// messages of the previous tick. These messages are then sent regardless of the cork, along with
+// any messages that are queued in the meantime.
 func (c *Conn) Cork(on bool) {
 	begins, ends := on && !c.cork.on, !on && c.cork.on
 	if begins {
@@ -270,9 +268,9 @@ func (c *Conn) Flush() {
 	c.changed = true
 }
 
-// QueueTime estimates how long it takes to send what is queued on a channel and whatever goes
+// QueueTime estimates how long it takes to send everything that is queued on a channel or goes
 // before it. The estimate is the number of these bytes, divided by the delivery rate or by
-// Config.Rate, whichever is lower. It returns 0 as long as no rate is known.
+// Config.Rate, whichever is lower. QueueTime returns 0 as long as no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -338,7 +336,7 @@ func (c *Conn) checkWatches() {
 
 // After holds back everything on channel number until the peer has acknowledged everything on
 // channel earlier, including its close. The peer is therefore certain to receive all of earlier
-// first. This costs a round trip. There is no other ordering between channels.
+// first, at the cost of a round trip. There is no other way to order channels.
 //
 // This end must have closed earlier, and must not have sent anything on number yet. After does
 // nothing if all of earlier is acknowledged already.
@@ -352,14 +350,16 @@ func (c *Conn) After(number, earlier uint64) error {
 		return c.closedError(number)
 	case before == nil || before.outClosed && before.first == before.next:
 		return nil
-	case !before.outClosed || before.successor != nil:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after",
-			number, earlier)
+	case !before.outClosed:
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed", number, earlier)
+	case before.successor != nil:
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, because channel %d already does",
+			number, earlier, before.successor.number)
 	case ch.predecessor != nil:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d",
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, because it already comes after channel %d",
 			number, earlier, ch.predecessor.number)
 	case ch.next > 0 || ch.unreliable.len() > 0:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it",
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, because messages were already sent on it",
 			number, earlier)
 	}
 	ch.predecessor = before

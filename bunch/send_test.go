@@ -104,7 +104,7 @@ func TestMaxBunch(t *testing.T) {
 		before, queued := out(c, ch), c.Stats().Queued
 		err := c.Send(ch, d, make([]byte, 65537))
 		require.ErrorIs(t, err, ErrBunchTooLarge)
-		require.ErrorContains(t, err, "65537 bytes on channel 1, at most 65536 (MaxBunch)")
+		require.ErrorContains(t, err, "65537 bytes on channel 1; the limit is 65536 (MaxBunch)")
 		require.Equal(t, before, out(c, ch))
 		require.Equal(t, queued, c.Stats().Queued)
 		require.NoError(t, c.Send(ch, d, make([]byte, 65536)))

@@ -19,7 +19,7 @@ func TestSendLimit(t *testing.T) {
 	var channels []uint64
 	err := fillSendLimit(c, func(ch uint64) { channels = append(channels, ch) })
 	require.ErrorIs(t, err, ErrReliableBufferFull)
-	require.ErrorContains(t, err, "at most 1048576 (SendLimit)")
+	require.ErrorContains(t, err, "the limit is 1048576 (SendLimit)")
 	require.Greater(t, len(channels), 2)
 	require.InDelta(t, limit, c.Stats().Unacked, MaxBunchBytes+60*(entryMemory+1))
 

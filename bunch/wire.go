@@ -3,6 +3,7 @@ package bunch
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // Packet flags. A packet with any of the reserved bits set is rejected.
@@ -15,7 +16,7 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Flags of a bunch, which is the equivalent of a QUIC frame. The two low bits are the delivery.
+// Flags of a bunch, which is what QUIC calls a frame. The two low bits are the delivery.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -44,14 +45,17 @@ const (
 
 	pieceBytes       = 4   // offset and total of a piece
 	repairFieldBytes = 6   // between the channel number of a repair bunch and its shard
-	maxBunches       = 255 // in a packet; the same as Teeworlds' limit
+	maxBunches       = 255 // in a packet; Teeworlds has the same limit
 	maxAckRuns       = 64
 	maxChannelNumber = 1<<30 - 1 // largest varint of four bytes
 	maxLimitKiB      = 1<<52 - 1 // 2^62 bytes, which is as much as a varint can express
 	ackDelayUnit     = 64        // microseconds
 )
 
-var errTruncated = errors.New("truncated")
+var (
+	errTruncated     = errors.New("truncated")
+	errChannelNumber = errors.New("channel number exceeds 2^30-1")
+)
 
 // A packetHeader is everything that precedes the bunches in a packet.
 type packetHeader struct {
@@ -116,14 +120,17 @@ func consumeVarint(b []byte) (v uint64, n int) {
 // parsePacketHeader parses the beginning of a packet into h and returns the bunches that
 // follow.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
-	if len(b) < packetHeaderBytes || b[0] != Protocol {
+	if len(b) < packetHeaderBytes {
 		return nil, errTruncated
+	}
+	if b[0] != Protocol {
+		return nil, fmt.Errorf("first byte is %#02x instead of %#02x", b[0], Protocol)
 	}
 	h.flags = b[1]
 	h.number = binary.BigEndian.Uint32(b[2:])
 	h.nruns = 0
 	if h.flags&^packetFlags != 0 {
-		return nil, errors.New("reserved packet flags")
+		return nil, errors.New("packet has reserved flags")
 	}
 	b = b[packetHeaderBytes:]
 
@@ -138,7 +145,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 			return nil, errTruncated
 		}
 		if v > maxLimitKiB {
-			return nil, errors.New("limit over 2^62-1 bytes")
+			return nil, errors.New("limit exceeds 2^62-1 bytes")
 		}
 		h.limit, b = v, b[n:]
 	}
@@ -154,7 +161,7 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	h.delay = binary.BigEndian.Uint16(b[4:])
 	h.nruns = int(b[6])
 	if h.nruns > maxAckRuns || h.nruns%2 == 0 {
-		return nil, errors.New("number of ack runs is even or over 64")
+		return nil, fmt.Errorf("%d ack runs; the number must be odd and below %d", h.nruns, maxAckRuns)
 	}
 	b = b[ackHeaderBytes:]
 	for i := range h.nruns {
@@ -163,7 +170,7 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 			return nil, errTruncated
 		}
 		if v == 0 || v >= 1<<32 {
-			return nil, errors.New("ack run of no packets, or of 2^32 and more")
+			return nil, fmt.Errorf("ack run of %d packets; the number must be from 1 to 2^32-1", v)
 		}
 		h.runs[i], b = v, b[n:]
 	}
@@ -196,8 +203,8 @@ func (h header) isRepair() bool     { return h.flags&flagRepair == flagRepair }
 // messages is newer.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size returns the size of the header in bytes. Tracked bunches have a shorter header;
-// see trackedHeader.
+// size returns the size of the header in bytes. It isn't for tracked bunches, whose shorter header
+// is measured by trackedHeader.
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -239,8 +246,8 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message, preceded by its length. Both the messages in a whole bunch
-// and tracked messages are encoded this way.
+// appendMessage appends a message, preceded by its length. The messages in a whole bunch and
+// tracked messages are encoded like this.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
@@ -302,19 +309,19 @@ func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error
 func (h header) check(length int) error {
 	switch {
 	case h.tracked() && h.flags != trackedFlags:
-		return errors.New("tracked bunch with another flag")
+		return fmt.Errorf("tracked bunch has flags %#02x instead of %#02x", h.flags, trackedFlags)
 	case h.channel > maxChannelNumber:
-		return errors.New("channel number over 2^30-1")
+		return errChannelNumber
 	case !h.reliable() && h.flags&(flagOpen|flagClose|flagPiece) != 0:
-		return errors.New("unreliable bunch that opens, closes or comes in pieces")
+		return errors.New("unreliable bunch opens or closes its channel, or is a piece")
 	case h.flags&flagClose != 0 && h.flags&flagEnd == 0:
-		return errors.New("close before the end of a run")
+		return errors.New("bunch closes its channel before the end of a message")
 	case h.inParts() && (h.part == 0) != (h.flags&flagBegin != 0):
-		return errors.New("part number 0 without the begin flag, or another with it")
+		return fmt.Errorf("begin flag of part %d is wrong; only part 0 has it", h.part)
 	case length > EntryBytes || h.total > EntryBytes:
-		return errors.New("entry over 1,100 bytes")
+		return fmt.Errorf("bunch or its entry exceeds %d bytes", EntryBytes)
 	case h.flags&flagPiece != 0 && (length == 0 || int(h.offset)+length > int(h.total)):
-		return errors.New("piece that is empty or goes beyond its entry")
+		return errors.New("piece is empty or extends beyond its entry")
 	}
 	return nil
 }
@@ -323,7 +330,7 @@ func (h header) check(length int) error {
 // repair bunches.
 type group struct {
 	channel uint64
-	flags   byte   // flagRepair, the delivery, and whether the message begins and ends in here
+	flags   byte   // flagRepair, the delivery, and whether the message begins and ends in the group
 	first   uint64 // sequence of its first entry
 	count   int    // entries
 	total   int    // repair bunches, 1 to 16
@@ -332,8 +339,8 @@ type group struct {
 
 // A repair is a repair bunch: one of the parity shards of a group.
 //
-// The receiver can restore a group of n entries once it has any n of its entries and repair
-// bunches. If fewer arrive, the only cost is time, since lost entries are retransmitted anyway.
+// The receiver can restore a group of n entries once any n of its entries and repair bunches have
+// arrived. If fewer arrive, nothing but time is lost, because lost entries are retransmitted anyway.
 type repair struct {
 	group
 	index int    // which of the group's repair bunches this is, below total
@@ -355,9 +362,9 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 	const size = repairFieldBytes + EntryBytes
 	switch {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
-		return h, nil, nil, errors.New("repair bunch with another flag")
+		return h, nil, nil, fmt.Errorf("repair bunch has flags %#02x", h.flags)
 	case h.channel > maxChannelNumber:
-		return h, nil, nil, errors.New("channel number over 2^30-1")
+		return h, nil, nil, errChannelNumber
 	case len(b) < size:
 		return h, nil, nil, errTruncated
 	}
@@ -377,7 +384,8 @@ func parseRepair(h header, b []byte) (r repair, err error) {
 	r.shard = b[repairFieldBytes:]
 	if r.count > maxRepaired || r.index >= r.total ||
 		r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
-		return r, errors.New("repair bunch of a group that cannot be")
+		return r, fmt.Errorf("repair bunch %d of %d for %d entries, the last of %d bytes, is impossible",
+			r.index, r.total, r.count, r.last)
 	}
 	return r, nil
 }

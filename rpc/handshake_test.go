@@ -98,7 +98,7 @@ func TestHandshakeViolations(t *testing.T) {
 			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: params, Shape: s.table.hash}))
 		}, ControlChannelMessagePayloadFail, "ReliableBuffer is 100"},
 		{"other channel", func(p *rawPeer, s *World) { p.openAndSend() },
-			BunchPrematureChannel, "channel 1: the peer may open none"},
+			BunchPrematureChannel, "channel 1: the peer may not open channels"},
 		{"shape without an answer", func(p *rawPeer, s *World) {
 			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params()}))
 		}, ProtocolMismatch, "the classes differ: shape "},

@@ -26,7 +26,7 @@ func TestServerOpensBeforeJoin(t *testing.T) {
 		var closed *CloseError
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, BunchPrematureChannel, closed.Code)
-		require.Contains(t, closed.Reason, "channel 2: the peer may open none")
+		require.Contains(t, closed.Reason, "channel 2: the peer may not open channels")
 		require.Equal(t, uint64(BunchPrematureChannel), p.closed().Code)
 	})
 }
