@@ -9,24 +9,23 @@ import (
 
 const (
 	// seenWindow is the number of packet numbers that the receiver remembers. A packet with an
-	// older number is treated as a duplicate. Since the window is twice the maximum history,
-	// the sender has long declared such a packet lost and retransmitted its contents.
+	// older number is treated as a duplicate. That does no harm, because the window is twice the
+	// maximum history, so the sender has long since declared the packet lost.
 	seenWindow = recovery.WindowSize
 
-	// ackEvery is the number of ack-eliciting packets after which an ack is sent immediately.
-	// There is at most one ack-only packet for every 8 received. RFC 9000, section 13.2.2,
-	// recommends an ack for every second packet, but a sender of bulk asks for more acks
-	// whenever it needs them (see wantsAck).
+	// ackEvery is the number of ack-eliciting packets after which an ack is sent immediately. RFC
+	// 9000, section 13.2.2, recommends an ack for every second packet. Fewer are enough here,
+	// because a sender of bulk asks for more acks whenever it needs them (see wantsAck).
 	ackEvery = 8
 
 	// gapAckInterval is the minimum time between two acks that report gaps. RFC 9000, section
-	// 13.2.1, wants each out-of-order packet to be acknowledged immediately. On a path that
-	// reorders everything, that would mean an ack for every packet.
+	// 13.2.1, recommends acknowledging each out-of-order packet immediately, but that would mean
+	// an ack for every packet on a path that reorders everything.
 	gapAckInterval = time.Millisecond
 
-	// Every pingEvery-th consecutive ack-only packet requests an ack. The answer tells us which
-	// of our acks have arrived, and later acks can leave out the numbers in them (RFC 9000,
-	// section 13.2.4).
+	// Every pingEvery-th consecutive ack-only packet requests an ack, which tells us which of our
+	// acks have arrived, so that later acks can leave out the numbers in them (RFC 9000, section
+	// 13.2.4).
 	pingEvery = 16
 
 	ackHeaderBytes = 7 // largest, delay, number of runs
@@ -45,7 +44,7 @@ type received struct {
 
 	// Time of the next ack.
 	unacked  int           // ack-eliciting packets received since our last ack
-	deadline time.Duration // when the ack must be sent, if asking > 0
+	deadline time.Duration // when the next ack must be sent, if unacked > 0
 	urgent   bool          // there's a gap to report, or the peer asked for an immediate ack
 	lastGap  time.Duration // when the last urgent ack was sent
 	acksOnly int           // ack-only packets since one of our packets asked for an ack
@@ -53,14 +52,14 @@ type received struct {
 
 // unreported remembers the numbers that no ack has contained yet.
 //
-// An ack lists the newest runs first and may have no room for the older ones. While many
-// packets arrive late, every ack would list the same runs and never reach the rest. We
-// therefore remember which numbers were left out, and report them in later acks.
+// An ack lists the newest runs first and may have no room for the older ones. If many packets
+// arrive late, every ack might list the same runs and never reach the rest. We therefore remember
+// which numbers were left out, and report them in later acks.
 type unreported struct {
 	inOrder  span // numbers that were the largest when they arrived
 	late     span // numbers that arrived after a larger one
-	omitted  span // numbers that didn't fit into an ack; every second ack resumes here
-	resuming bool // the last ack resumed there
+	omitted  span // numbers that didn't fit into an ack; every second ack resumes with them
+	resuming bool // the last ack did
 }
 
 // A span is the range of numbers from low to high-1.
@@ -70,13 +69,14 @@ func (s span) empty() bool { return s.low >= s.high }
 
 // join extends s so that it contains o.
 func (s *span) join(o span) {
-	switch {
-	case o.empty():
-	case s.empty():
-		*s = o
-	default:
-		s.low, s.high = min(s.low, o.low), max(s.high, o.high)
+	if o.empty() {
+		return
 	}
+	if s.empty() {
+		*s = o
+		return
+	}
+	s.low, s.high = min(s.low, o.low), max(s.high, o.high)
 }
 
 // cut removes n and everything above it.
@@ -106,11 +106,11 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	return true
 }
 
-// ask is called when an ack-eliciting packet arrives, and decides when to send the ack.
+// scheduleAck is called when an ack-eliciting packet arrives, and decides when to acknowledge it.
 //
-// The ack is sent immediately if the peer asked for that (ackNow), or if enough packets have
-// asked for an ack. If the packet leaves or fills a gap, the ack is sent as soon as
-// gapAckInterval allows. Otherwise it may be delayed by up to delay.
+// The ack is sent immediately if the peer asked for that (ackNow), or if there have been ackEvery
+// such packets. If the packet leaves or fills a gap, the ack is sent as soon as gapAckInterval
+// allows. Otherwise it may be delayed by up to delay.
 func (r *received) scheduleAck(now, delay time.Duration, gap, ackNow bool) {
 	r.unacked++
 	due := now + delay
@@ -157,9 +157,9 @@ func (r *received) ackSent(now time.Duration) {
 // appendAcks appends acks in at most room bytes: the header, and as many runs as fit, newest
 // first. covered is false if some runs had to be left out.
 //
-// If there isn't enough room, every second ack resumes with the runs that were left out before.
-// The gap after its first run then includes packets that did arrive. This does no harm, because
-// the peer draws no conclusions from a gap.
+// If there isn't enough room, every second ack resumes with the runs that were left out before. The
+// gap after its first run then includes packets that did arrive, which does no harm, because the
+// peer draws no conclusions from a gap.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.largestAt).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Next-1))

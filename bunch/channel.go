@@ -20,7 +20,7 @@ type channel struct {
 	next        uint64
 	resend      queue[uint64] // sequences of entries with lost pieces
 	ownSlots    []entry       // the channel's own slots while it has borrowed a larger ring
-	ackedHead   runHead       // beginning of a message whose first entry was acked and removed
+	ackedHead   runHead       // beginning of a message whose first entry was acked and freed
 
 	// Sending.
 	unreliable    queue[unreliableMessage] // messages not sent yet, or only in part
@@ -32,24 +32,24 @@ type channel struct {
 	inUnsentQueue bool                     // the channel is in its level's unsent
 	watch         watch
 
-	// The order of channels (see Conn.After). nil if there's none.
+	// The order of channels (see Conn.After), or nil.
 	predecessor *channel // must be acknowledged before this one sends anything
-	successor   *channel // the channel that has this one as its predecessor
+	successor   *channel // the channel whose predecessor this is
 
 	// Receiving reliable messages.
 	in       parked // entries that arrived early or only in part
-	expected uint64 // sequence of the next entry to process; all before it are done
+	expected uint64 // sequence of the next entry to process
 	run      run    // the long message that is being assembled
 	opened   bool   // we opened it, or the peer's opening message was delivered
 	inClosed bool   // the peer's close was processed
-	lingers  bool   // both sides closed it, but it's charged to the peer until our answer is acked
+	lingers  bool   // both sides closed it, but the peer is charged for it until our close is acked
 
 	// Receiving unreliable messages.
 	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
 	assemblies []*assembly // messages that have arrived only in part, oldest first
 }
 
-// A runHead is the beginning of a long message whose first entry is gone, for Conn.Held.
+// A runHead is the beginning of a long message whose first entry was freed, for Conn.Held.
 type runHead struct {
 	bytes [16]byte
 	n     int // bytes in use
@@ -103,9 +103,8 @@ func (ch *channel) memory() (bytes int) {
 // ownEntries is the maximum number of slots that a channel may keep for itself. It's enough
 // for a tick of play.
 //
-// A channel whose reliable buffer needs more slots borrows one of the connection's rings
-// until the buffer is empty. That way, a channel that only sends a lot now and then doesn't
-// tie up a large ring.
+// A channel whose reliable buffer needs more slots borrows one of the connection's rings until
+// the buffer is empty, so that a channel that rarely sends a lot doesn't tie up a large ring.
 const ownEntries = 8
 
 // ensureSlot makes sure that the reliable buffer has a slot for one more entry.
@@ -145,20 +144,20 @@ func (ch *channel) midMessage(unreliableHeld bool) bool {
 }
 
 // opening reports whether we opened the channel and have sent all reliable messages on it, but
-// the peer hasn't acknowledged the first one yet. Tracked messages may already follow.
+// the peer hasn't acknowledged the first one yet. Tracked messages may follow them right away.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.firstUnsent == ch.next
 }
 
-// owesAnswer reports whether the peer has acknowledged everything on the channel, including
+// awaitsAnswer reports whether the peer has acknowledged everything on the channel, including
 // our close, but hasn't answered the close.
 func (ch *channel) awaitsAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
-// partial returns what has arrived of entry n. known is false if the entry's message
-// has been delivered.
+// partial returns what has arrived of entry n. known is false if the entry's message was
+// delivered, so that we no longer have it.
 func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
-		// The entry was processed. If its message is still incomplete, it's part of the run.
+		// The entry was processed. We still have it if its message, the run, is incomplete.
 		i := len(ch.run.parts) - int(ch.expected-n)
 		if !ch.run.open || i < 0 {
 			return s, false
@@ -199,7 +198,7 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 	return old.slots
 }
 
-// A queue is a first-in-first-out queue that reuses its memory.
+// A queue is a first-in, first-out queue that reuses its memory.
 type queue[T any] struct {
 	items []T
 	head  int32 // index of the oldest item
@@ -218,7 +217,7 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front of the memory if there's no room behind them, but more
+// compact moves the items to the front of the memory if there's no room behind them, although more
 // than half of the memory is unused.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
@@ -254,7 +253,7 @@ func (q *queue[T]) take(i int) T {
 // at once, because a tick that adds many items may be followed by a few that don't.
 func (q *queue[T]) reset() {
 	switch {
-	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
+	case cap(q.items) <= smallQueue || len(q.items) >= cap(q.items)/8:
 		q.slack = 0
 	case q.slack < maxSlack:
 		q.slack++
@@ -264,9 +263,15 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// maxSlack is the number of consecutive resets that may find most of the memory unused before
-// it's freed. It amounts to two seconds of ticks.
-const maxSlack = 64
+const (
+	// smallQueue is the number of items up to which a queue keeps its memory. The exact value isn't
+	// critical, since that many items take no more than a few KiB.
+	smallQueue = 64
+
+	// maxSlack is the number of consecutive resets that may find most of the memory unused before
+	// it's freed. It amounts to two seconds of ticks.
+	maxSlack = 64
+)
 
 // release frees the memory, provided that the queue is empty.
 func (q *queue[T]) release() {

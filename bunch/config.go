@@ -9,13 +9,13 @@ import (
 // Config holds the limits and options of a connection. A field that is zero has the default
 // given in its comment.
 type Config struct {
-	// Client says which channels this side opens. A client opens the channels with odd numbers,
-	// and the other side those with even numbers.
+	// Client is true for the client, which opens the channels with odd numbers. The other side
+	// opens those with even numbers.
 	Client bool
 
 	// ReliableBuffer is the number of entries in a channel's reliable buffer, in each
-	// direction (UE: RELIABLE_BUFFER). It is a power of two from 8 to 16,384. The default is
-	// 256.
+	// direction (Unreal: RELIABLE_BUFFER). It is a power of two from 8 to 16,384. The default
+	// is 256.
 	ReliableBuffer int
 
 	// MaxBunch is the maximum size of a message in bytes. The default is 65,536, which is also
@@ -26,10 +26,9 @@ type Config struct {
 	// the owner takes them. The default is 256 KiB, which is also the lowest value allowed.
 	ReceiveLimit int
 
-	// SendLimit is the maximum number of bytes that reliable messages of play may hold here
-	// until the peer has acknowledged them. They count with the memory that they take. Beyond
-	// the limit, Open and Send fail as if a reliable buffer were full (see Overflow). The
-	// default is 64 MiB.
+	// SendLimit is the maximum amount of memory, in bytes, that reliable messages of play may
+	// take here until the peer has acknowledged them. Beyond the limit, Open and Send fail as if
+	// a reliable buffer were full (see Overflow). The default is 64 MiB.
 	SendLimit int
 
 	// AckDelay is the maximum delay of an ack. It is from 5 to 200 ms. The default is 40 ms.
@@ -47,13 +46,13 @@ type Config struct {
 	// [Conn.QueueTime]. 0 means that there is no limit.
 	Rate int
 
-	// IdleTimeout is how long a connection lasts without an answer. It counts from the last
-	// answer or, if later, from the first packet since then that asks for one. The default is
+	// IdleTimeout is how long a connection waits for an ack before it ends. It counts from the
+	// last ack or, if later, from the first packet since then that asks for one. The default is
 	// 30 s.
 	IdleTimeout time.Duration
 
 	// KeepAlive is the interval of keep-alives. If no packet has asked for an ack for that
-	// long, a packet that asks for one is sent. 0 means that there are no keep-alives.
+	// long, we send one that does. 0 means that there are no keep-alives.
 	KeepAlive time.Duration
 
 	// Overflow says what happens when a reliable buffer is full, or SendLimit is exceeded.
@@ -66,9 +65,9 @@ type Config struct {
 	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of
 	// math/rand/v2. It is used to pick packet numbers that are never sent, about one in 500.
 	//
-	// If the peer acknowledges such a number, it must be making up acks. Made-up acks can get
-	// us to send faster than the path allows (RFC 9000, section 21.4). The connection then ends
-	// with AckSequenceMismatch. If Random is nil, no number is skipped.
+	// If the peer acknowledges such a number, it must be making up acks, which could get us to
+	// send faster than the path allows (RFC 9000, section 21.4), so the connection ends with
+	// AckSequenceMismatch. If Random is nil, no number is skipped.
 	Random func(n int) int
 }
 
@@ -77,13 +76,18 @@ const (
 	sendLimit       = 64 << 20  // default of SendLimit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
+	minHistory      = 64    // enough for two seconds with a packet per tick
 	minAckDelay     = 5 * time.Millisecond
 	maxAckDelay     = 200 * time.Millisecond // the sender adds it to its probe timeout
 	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
 
-	// maxReliable is the maximum ReliableBuffer. It is this low because only the low 16 bits of
-	// a sequence are sent. The receiver takes the sequence with these bits that is nearest to
-	// the one it expects.
+	// minReliable is the minimum ReliableBuffer. The exact value isn't critical, but a channel
+	// needs a few entries besides the one that is reserved for its close.
+	minReliable = 8
+
+	// maxReliable is the maximum ReliableBuffer. Only the low 16 bits of a sequence are sent, and
+	// the receiver chooses the sequence with these bits that is nearest to the one it expects, so
+	// the buffer must be well below 2^15 entries.
 	maxReliable = 16384
 )
 
@@ -113,19 +117,19 @@ func (c Config) params() Params {
 // validate returns an error for the first field that is invalid.
 func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
-		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes, the least is %d", c.ReceiveLimit, minReceiveLimit)
+		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes; the minimum is %d", c.ReceiveLimit, minReceiveLimit)
 	}
 	if c.SendLimit < 0 {
-		return fmt.Errorf("bunch: Config.SendLimit is %d bytes", c.SendLimit)
+		return fmt.Errorf("bunch: Config.SendLimit is negative: %d bytes", c.SendLimit)
 	}
 	if c.IdleTimeout < 0 {
-		return fmt.Errorf("bunch: Config.IdleTimeout is %v", c.IdleTimeout)
+		return fmt.Errorf("bunch: Config.IdleTimeout is negative: %v", c.IdleTimeout)
 	}
 	return c.params().validate()
 }
 
-// Params are the limits that each end sends to the other in Hello, to be applied with
-// [Conn.Agree]. They are those of Config.
+// Params are the limits from Config that each end sends to the other in Hello, the first message of
+// the handshake. The other end applies them with [Conn.Agree].
 type Params struct {
 	ReliableBuffer int           // entries of a channel's reliable buffer in each direction
 	MaxBunch       int           // maximum size of a message in bytes
@@ -136,29 +140,30 @@ type Params struct {
 
 // validate returns an error for the first field that is invalid.
 func (p Params) validate() error {
-	if r := p.ReliableBuffer; r < 8 || r > maxReliable || r&(r-1) != 0 {
-		return fmt.Errorf("bunch: ReliableBuffer is %d, not a power of two from 8 to %d", r, maxReliable)
+	if r := p.ReliableBuffer; r < minReliable || r > maxReliable || r&(r-1) != 0 {
+		return fmt.Errorf("bunch: ReliableBuffer is %d; it must be a power of two from %d to %d",
+			r, minReliable, maxReliable)
 	}
-	for _, v := range []struct {
-		name       string
-		is, lo, hi int
+	for _, field := range []struct {
+		name          string
+		value, lo, hi int
 	}{
 		{"MaxBunch", p.MaxBunch, 1, MaxBunchBytes},
-		{"History", p.History, 64, maxHistory},
+		{"History", p.History, minHistory, maxHistory},
 		{"MaxChannels", p.MaxChannels, 1, maxChannels},
 	} {
-		if v.is < v.lo || v.is > v.hi {
-			return fmt.Errorf("bunch: %s is %d, not within %d to %d", v.name, v.is, v.lo, v.hi)
+		if field.value < field.lo || field.value > field.hi {
+			return fmt.Errorf("bunch: %s is %d; it must be from %d to %d", field.name, field.value, field.lo, field.hi)
 		}
 	}
 	if p.AckDelay < minAckDelay || p.AckDelay > maxAckDelay {
-		return fmt.Errorf("bunch: AckDelay is %v, not within %v to %v", p.AckDelay, minAckDelay, maxAckDelay)
+		return fmt.Errorf("bunch: AckDelay is %v; it must be from %v to %v", p.AckDelay, minAckDelay, maxAckDelay)
 	}
 	return nil
 }
 
-// intersect returns limits that both ends can keep to. Each limit is the smaller of the two
-// ends' values, except for AckDelay, which is the larger.
+// intersect returns limits that are acceptable to both ends. Each is the smaller of the two ends'
+// values, except for AckDelay, which is the larger.
 func (p Params) intersect(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),

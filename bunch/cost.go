@@ -1,16 +1,16 @@
 package bunch
 
 // Costs of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's
-// limit until the receiver's owner has taken the messages. A cost is never less than the
-// memory that the bunch takes at the receiver, no matter in what order bunches arrive
+// limit until the receiver's owner has taken the messages. The cost of a bunch is never less than
+// the memory that it takes at the receiver, no matter in what order bunches arrive
 // (TestHeapIsCharged).
 const (
 	entryCost   = 80 // an entry, excluding its bytes: its slot, and its place among parked entries
 	messageCost = 64 // a message, excluding its bytes: its record in the ready list
 
-	// channelCost is the cost of a channel from its first entry until its opening message is
-	// taken. It's charged once more from the channel's close until both ends have
-	// acknowledged the close.
+	// channelCost is the cost of a channel from its first entry until the owner takes its opening
+	// message. It's charged again from the channel's close until both ends have acknowledged the
+	// close.
 	channelCost = 512
 )
 
@@ -19,8 +19,8 @@ const (
 	controlBuffer = 64 // entries of channel 0's reliable buffer, which is only for control messages
 
 	// maxControl limits the cost of everything that channel 0 holds. It suffices for two
-	// messages of 64 KiB. The limit is separate so that control messages get through while a
-	// world is stopped.
+	// messages of 64 KiB. The limit is separate so that control messages get through while the
+	// owner takes no others.
 	maxControl = 160 << 10
 
 	// maxParked limits the cost of unreliable and tracked messages that wait for the owner,
@@ -28,7 +28,7 @@ const (
 	maxParked = 256 << 10
 )
 
-// cost returns the cost of an entry with size bytes. messages is the number of messages in a
+// costOf returns the cost of an entry with size bytes. messages is the number of messages in a
 // whole bunch, and otherwise 1.
 func costOf(flags byte, size, messages int) int {
 	if isAnswer(flags, size) {
@@ -49,9 +49,9 @@ func costOf(flags byte, size, messages int) int {
 
 // flagAnswer is the set of flags of a close that answers the other side's close.
 //
-// An answer is free, so that it can be sent no matter what the limit is. If answers were
-// charged, two sides that close many channels would end up waiting for each other. Instead,
-// the lingering channel is charged to the limit until the answer is acknowledged.
+// An answer is free, so that it can be sent no matter what the limit is. If answers were charged,
+// two sides that close many channels might wait for each other forever. Instead, the lingering
+// channel is charged to the limit until the answer is acknowledged.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
 // isAnswer reports whether an entry answers a close.
@@ -61,7 +61,7 @@ func isAnswer(flags byte, size int) bool { return flags&^flagOpen == flagAnswer 
 // allocator rounds sizes up by about an eighth.
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice returns the cost of unreliable or tracked messages that wait at either end.
+// unreliableCost returns the cost of unreliable or tracked messages that wait at either end.
 func unreliableCost(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
 // messagesIn counts the messages in a whole bunch, up to the first that can't be parsed.
@@ -77,18 +77,18 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge charges an arrival to the peer's limit, or to channel 0's own.
+// charge charges the peer's limit, or that of channel 0, for something that has arrived.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		c.flow.control += cost
 		if c.flow.control > maxControl {
-			return violation(ReceiveLimitExceeded, "%d bytes wait on the control channel, at most %d",
+			return violation(ReceiveLimitExceeded, "control messages hold %d bytes; the limit is %d",
 				c.flow.control, maxControl)
 		}
 		return nil
 	}
 	if !c.flow.charge(cost) {
-		return violation(ReceiveLimitExceeded, "%d reliable bytes came, %d are allowed",
+		return violation(ReceiveLimitExceeded, "peer has sent %d reliable bytes; the limit is %d (ReceiveLimit)",
 			c.flow.received, c.flow.advertised)
 	}
 	return nil
@@ -98,13 +98,13 @@ func (c *Conn) charge(ch *channel, cost int) error {
 // channel, channelCost was already charged when findOrAccept accepted the channel.
 func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	if isAnswer(s.flags, len(s.payload)) && !ch.outClosed {
-		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)
+		return violation(BunchDataOverflow, "channel %d: answer to a close that was never sent", ch.number)
 	}
 	return c.charge(ch, costOf(s.flags&^flagOpen, len(s.payload), 1))
 }
 
-// chargeMessages charges for all messages of a whole bunch but the first, which chargeEntry
-// has charged for. It's called once all of the bunch has arrived.
+// chargeMessages charges for all messages of a whole bunch except for the first, for which
+// chargeEntry has charged. It's called when all of the bunch has arrived.
 func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return nil
@@ -119,13 +119,13 @@ func refund(s *slot, messages int) int {
 	}
 	cost := costOf(s.flags&^flagClose, len(s.payload), messages) // retire refunds a closed channel
 	if s.state == delivered {
-		// Its message overtook others, so the slot is needed until its turn comes.
+		// Its message overtook others, so the slot is still needed until its turn comes.
 		cost -= entryCost
 	}
 	return cost
 }
 
-// release gives back a cost that was charged for a channel.
+// release gives back a cost that charge has charged for a channel.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
 		c.flow.control -= cost

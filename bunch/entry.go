@@ -6,9 +6,9 @@ import "slices"
 // maximum number of separate ranges of an entry that a receiver keeps (WIRE.md, Pieces).
 const maxPieces = 6
 
-// A piece is a range of an entry's bytes that is sent in one packet. It's never cut while it's
-// in flight. Hence, if a piece has been cut by the time a late ack for it arrives, the ack
-// covers all of the resulting pieces.
+// A piece is a range of an entry's bytes that is sent in one packet. It's never cut while it's in
+// flight, but may be cut once it counts as lost. A late ack then covers all of the resulting
+// pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
 	copies   uint16 // packets in flight that contain it; at most as many as sentPackets holds
@@ -17,12 +17,12 @@ type piece struct {
 	acked    bool
 }
 
-// An entry is a slot of the reliable buffer. It holds a whole bunch, which is one or more
-// complete messages, or else a part of a long message.
+// An entry is a slot of the reliable buffer. It holds either a whole bunch, which is one or more
+// complete messages, or a part of a long message.
 type entry struct {
 	payload  []byte // in a pooled block
 	flags    byte   // of the bunch's header
-	started  bool   // some of it was sent, so it has been charged and takes no more messages
+	started  bool   // some of it was sent, so it was charged and no message may be added
 	inResend bool   // it's in its channel's resend
 	pieces   [maxPieces]piece
 	npieces  uint8 // in use, at least 1; they cover the payload in order
@@ -38,7 +38,7 @@ func (e *entry) init(flags byte, payload []byte) {
 
 func (e *entry) all() []piece { return e.pieces[:e.npieces] }
 
-// nextQueued returns the index of the first piece that is to be sent, or -1 if there's none.
+// nextQueued returns the index of the first piece that is waiting to be sent, or -1 if there's none.
 func (e *entry) nextQueued() int {
 	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }
@@ -60,8 +60,9 @@ func (e *entry) isAcked() bool {
 // cost returns the number of bytes that are charged to the peer's limit when the first piece
 // of the entry is sent.
 //
-// The first entry of a long message pays for all of its entries, so the rest of the message is
-// never held up. This is necessary, because the peer won't raise the limit for half a message.
+// The first entry of a long message pays for all of its entries, so that the rest of the message is
+// never blocked. Otherwise it might be blocked forever, because the peer only raises the limit when
+// its owner takes whole messages.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
@@ -72,8 +73,8 @@ func (e *entry) cost() int {
 	return 0
 }
 
-// entryMemory is about the most memory that an entry takes here besides its payload: its slot, and
-// as much again because half of a ring may be unused.
+// entryMemory is approximately the most memory that an entry takes here in addition to its payload:
+// its slot, and as much again because half of a ring may be unused.
 const entryMemory = 2 * 96
 
 // memory returns the number of bytes that are held here until the entry is acknowledged. A close

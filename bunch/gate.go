@@ -1,25 +1,25 @@
 package bunch
 
 // Hold makes the connection hold back unreliable and tracked messages, bulk, or both, until the
-// next call. Owners use it when they have used up their rate.
+// next call. Owners call it when they have used up their rate.
 //
 // Acks, control messages, probes and reliable messages with a priority above bulk are always
-// sent, and so are their resends. Resends of bulk are held back with the rest of the bulk,
-// except that a probe may carry some of it.
+// sent, and retransmitted if necessary. Lost bulk is held back with the rest of the bulk, except
+// that a probe may carry some of it.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.holdUnreliable = unreliable
 	c.holdBulk = bulk
 }
 
-// Waiting reports what could be sent now if the owner did not hold it back: unreliable says
-// whether unreliable or tracked messages could be sent, and bulk whether bulk could.
+// Waiting reports what could be sent now if the owner did not hold it back: unreliable or tracked
+// messages, and bulk.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
-	may := c.allowed()
-	unreliable = may.play && c.unreliables.messages+c.tracked.waiting.len() > 0
+	allowed := c.allowed()
+	unreliable = allowed.play && c.unreliables.messages+c.tracked.waiting.len() > 0
 
-	// That only applies to new messages. Lost bulk may be resent in any case.
+	// The allowance is only for new messages. Lost bulk may be retransmitted in any case.
 	lv := &c.levels[bulkLevel]
-	hasBulk := lv.resend.len() > 0 || may.bulk && lv.unsent.len() > 0
+	hasBulk := lv.resend.len() > 0 || allowed.bulk && lv.unsent.len() > 0
 	return unreliable, hasBulk && c.windowOpen()
 }
 
@@ -40,14 +40,14 @@ const (
 //	flow control     the peer allows no more reliable bytes until its owner has taken some
 //	                 (its ReceiveLimit)
 //	rate             the owner's rate is used up (see [Conn.Hold])
-//	window           the path takes no more, because the congestion window is full, too many
+//	window           the path blocks sending, because the congestion window is full, too many
 //	                 packets are undecided, or there is an outage
 //
 // Gate returns "" if nothing is queued, or if the messages only wait for the end of a tick
 // ([Conn.Cork]). It ignores tracked messages.
 //
-// The owner may hold back bulk because of its rate or because of the carrier's pace.
-// rateLimited is true if the rate is the reason.
+// rateLimited says why the owner holds back bulk, if it does: true if its rate is used up, and
+// false if it keeps to the carrier's pace.
 func (c *Conn) Gate(number uint64, rateLimited bool) string {
 	ch := c.channels.find(number)
 	switch {
@@ -92,15 +92,15 @@ func (c *Conn) heldByRate(ch *channel, rateLimited bool) bool {
 
 // heldByWindow reports whether the path holds back what is queued on ch.
 //
-// The carrier asks for packets as soon as it can send any, so a message from before this tick
-// must be waiting for the path.
+// The carrier calls AppendPacket as soon as it can send a packet, so a message that was queued
+// before this tick must be waiting for the path.
 func (c *Conn) heldByWindow(ch *channel) bool {
 	historyFull := c.sent.spread() >= c.limits.History-1
 	if c.inOutage() || historyFull || ch.resend.len() > 0 {
 		return true
 	}
 	if c.stats.Ticks == 0 {
-		// The owner doesn't use Cork, so no message waits for the end of a tick.
+		// The owner doesn't use Cork, so messages can't be waiting for the end of a tick.
 		return true
 	}
 	play, bulk := c.leftOver()

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived early or only in part, ordered by
-// sequence. The memory that it takes depends on the number of these entries, and not on how
-// far ahead the peer is.
+// parked holds the entries of a channel that arrived early or only in part, ordered by sequence. It's
+// a list rather than a ring, so that its memory depends on the number of these entries, and not on
+// how far ahead the peer is.
 type parked struct{ queue[*slot] }
 
 // keptParked is the number of entries that an empty list keeps room for. channelCost
@@ -17,7 +17,7 @@ const keptParked = 8
 // find returns the index of entry n, or where to insert it if it isn't there.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		// That's the usual case, since most entries arrive in order.
+		// This is the usual case, because most entries arrive in order.
 		return p.len(), false
 	}
 	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int {
@@ -30,8 +30,10 @@ func (p *parked) find(n uint64) (i int, ok bool) {
 func (p *parked) drop() *slot {
 	s := p.pop()
 	room := cap(p.items)
+	if room <= keptParked {
+		return s
+	}
 	switch {
-	case room <= keptParked:
 	case p.len() == 0:
 		p.items = nil
 		p.head = 0
@@ -42,9 +44,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the indexes of the first and last entry of the unordered message
-// that the i-th entry belongs to. ok is false if some of its entries are missing, or must wait
-// for their turn.
+// unorderedAround returns the indexes of the first and last entries of the unordered message that
+// the i-th entry belongs to. ok is false if some of them are missing or have to wait for their turn.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false

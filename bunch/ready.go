@@ -1,7 +1,7 @@
 package bunch
 
-// A readyList is a queue of messages. It's made of blocks, so it can grow without moving
-// messages, and a block is freed as soon as all messages in it have been taken.
+// A readyList is a queue of messages that wait for the owner. It's made of blocks, so that it can
+// grow without moving messages, and a block is freed as soon as its last message is taken.
 type readyList struct {
 	blocks queue[*readyBlock] // oldest first
 	from   int                // index of the oldest message in the first block
@@ -12,11 +12,11 @@ type readyList struct {
 
 const (
 	// maxReadySpare is the maximum number of blocks that we keep for reuse. They have room for
-	// 576 messages of a tick.
+	// 576 messages, which is a busy tick.
 	maxReadySpare = 32
 
-	// readyBlockLen is the number of messages in a block. A block takes 1,152 bytes. That's one
-	// of the allocator's size classes, so nothing is wasted.
+	// readyBlockLen is the number of messages in a block. A block takes 1,152 bytes, which is one
+	// of the allocator's size classes, so that nothing is wasted.
 	readyBlockLen = 18
 )
 
@@ -67,7 +67,7 @@ func (r *readyList) pop(m *Message) {
 		r.from = 0
 	}
 	if r.n == 0 && r.blocks.cap() > maxReadySpare {
-		// There were unusually many blocks, so free the memory of the list.
+		// There were unusually many blocks, so don't keep the list of them.
 		r.blocks.release()
 	}
 }

@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// maxRepaired is the maximum number of entries in a group. A part of a transfer takes 30.
+	// maxRepaired is the maximum number of entries in a group. It's enough for the longest
+	// messages of a transfer, which take 30.
 	maxRepaired = 32
 
 	// minRepaired is the minimum number of entries in a message that gets repair bunches. A
-	// message of two or three entries would get as many repair bunches, and a game may send
-	// such messages in every tick.
+	// message of two or three entries would need as many repair bunches, which is too many for
+	// messages that a game may send in every tick.
 	minRepaired = 4
 )
 
-// repairs makes repair bunches, which protect the end of a bulk transfer over a carrier that
-// reports fates. Without them, each loss there costs a round trip during which the path
-// carries nothing else.
+// repairs makes repair bunches, which contain parity for the end of a bulk transfer over a carrier
+// that reports fates. Without them, each loss at the end would cost a round trip during which the
+// path carries nothing else.
 //
-// They are made for long messages in flight, once everything queued has been sent and the owner
+// They're made for long messages in flight, once everything queued has been sent and the owner
 // has nothing more to send.
 type repairs struct {
 	loss parity.Loss
-	runs queue[sentRun] // long messages that were sent; some may be acknowledged by now
+	runs queue[sentRun] // long messages that were sent; some may have been acknowledged since
 	sent uint64         // repair bunches sent
 
 	// The group whose repair bunches are being sent.
@@ -42,7 +43,7 @@ type sentRun struct {
 
 func (s sentRun) acked() bool { return s.last < s.channel.first }
 
-// note is called when the last entry of a long message is first sent.
+// note is called when the last entry of a long message is sent for the first time.
 func (r *repairs) note(ch *channel, last uint64) {
 	r.forget()
 	r.runs.push(sentRun{ch, last})
@@ -57,8 +58,8 @@ func (r *repairs) forget() {
 
 // more reports whether the current group has repair bunches left that may be useful.
 //
-// Once all of the group is acknowledged, they are no longer useful. Besides, after 65,536
-// further entries, their sequence would be taken for the sequence of other entries.
+// They aren't once all of the group is acknowledged. They would even be harmful after 65,536 more
+// entries, when the 16 bits of their sequence refer to other entries.
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // prepareNext makes sure that current is a repair bunch to send, and reports whether there is
@@ -75,18 +76,18 @@ func (r *repairs) prepareNext(measured float64) bool {
 	return true
 }
 
-// prepare makes the repair bunches for the group that ends with entry last, as many as are
-// likely to be needed at this loss rate.
+// prepare makes as many repair bunches for the group that ends with entry last as are likely to be
+// needed at this loss rate.
 func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
-	g, flying, ok := groupOf(ch, last)
+	g, unacked, ok := groupOf(ch, last)
 	if !ok {
 		return
 	}
 	if g.flags&flagBegin == 0 && g.first > ch.first {
-		// The entries before it form another group, which is next.
+		// The entries before it form another group, which goes next.
 		r.runs.insert(0, sentRun{ch, g.first - 1})
 	}
-	g.total = parity.Count(flying, loss)
+	g.total = parity.Count(unacked, loss)
 	if g.total == 0 {
 		return
 	}
@@ -98,10 +99,10 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 
 // groupOf returns the group that ends with entry last. It begins where the message does, unless
 // that would make more than maxRepaired entries, or some of them are no longer in the reliable
-// buffer. flying is the number of its entries that aren't acknowledged.
+// buffer. unacked is the number of its entries that aren't acknowledged.
 //
 // ok is false if the message is too short, or opens or closes the channel.
-func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
+func groupOf(ch *channel, last uint64) (g group, unacked int, ok bool) {
 	end := ch.out.at(last)
 	g = group{channel: ch.number, first: last, last: len(end.payload)}
 	for {
@@ -110,7 +111,7 @@ func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 			return g, 0, false
 		}
 		if !e.isAcked() {
-			flying++
+			unacked++
 		}
 		g.count++
 		g.flags = flagRepair | e.flags&(flagBegin|deliveryMask) | end.flags&flagEnd
@@ -121,7 +122,7 @@ func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 		g.first--
 	}
 	isMessage := g.flags&flagWhole == flagWhole // rather than a part of one
-	return g, flying, !isMessage || g.count >= minRepaired
+	return g, unacked, !isMessage || g.count >= minRepaired
 }
 
 // listShards sets shards to the entries of a group, followed by memory for its repair bunches.
@@ -139,7 +140,7 @@ func (r *repairs) listShards(ch *channel, g group) {
 // hasSpare reports whether there's memory that trim can free, now or later.
 func (r *repairs) hasSpare() bool { return r.memory != nil || r.runs.len() > 0 }
 
-// trim frees the memory, except for the memory of repair bunches that are yet to be sent.
+// trim frees the memory that isn't needed for repair bunches that have yet to be sent.
 func (r *repairs) trim() {
 	r.forget()
 	r.runs.release()
@@ -148,16 +149,16 @@ func (r *repairs) trim() {
 	}
 }
 
-// prepareDue reports whether a repair bunch should be sent, and if so prepares it. This is the case
-// once no bulk is queued and the owner has no more of it. No repair bunch is sent if we have sent
-// enough packets to know that the path hardly loses any.
+// prepareDue prepares the next repair bunch if it should be sent now, and reports whether there is
+// one. It should once no bulk is queued and the owner has no more of it, unless we have sent enough
+// packets to know that the path hardly loses any.
 func (r *repairs) prepareDue(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&
 		r.loss.Estimate(path.Loss) >= tailLoss && r.prepareNext(path.Loss)
 }
 
-// place adds repair bunches to the packet, as many as fit. If Unsent takes the packet back,
-// they aren't sent again, since no data is lost without them.
+// place adds as many repair bunches to the packet as fit. If Unsent takes the packet back, they
+// aren't sent again, since no data is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.prepareDue(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]

@@ -10,28 +10,27 @@ const (
 	// tailCopies is the maximum number of copies of such a piece in flight.
 	tailCopies = 2
 
-	// playLoss is the loss rate at or above which we send small calls twice. A single loss
-	// keeps the rate above this for about 170 packets. It raises sentPackets.lossRate to
+	// playLoss is the loss rate at or above which we send small calls twice. A single loss keeps
+	// the rate above this for about 170 packets, because it raises sentPackets.lossRate to
 	// 1/lossSpan, and each ack then lowers the rate by 1/lossSpan of its value.
 	playLoss = 0.002
 
-	// repeatQueue is the maximum queueing delay at which we still send calls twice without
-	// bulk beside them. The delay is judged by the shortest recent round trip. A longer delay
-	// means a standing queue, which may well be due to the calls. With a limit of 10 ms,
-	// jitter would count as a queue.
+	// repeatQueue is the maximum queueing delay, judged by the shortest recent round trip, at
+	// which we still send calls twice without bulk beside them. A longer delay means that there's
+	// a standing queue, which may well be due to the calls. With a limit of only 10 ms, jitter
+	// would count as a queue.
 	repeatQueue = 25 * time.Millisecond
 
-	// maxRepeats and repeatBytes limit how much play a packet repeats. There's room for the
-	// few small calls of a tick. A flood of play isn't repeated, because it needs the whole
-	// path for itself and repeats would only do harm.
+	// maxRepeats and repeatBytes limit how much play a packet repeats, which is enough for the
+	// few small calls of a tick. A flood of play isn't repeated, because it needs the whole path
+	// itself and repeats would only do harm.
 	maxRepeats  = 8
 	repeatBytes = 256
 )
 
-// repeats holds small reliable bunches of play (the game's own traffic) that have been
-// sent once. They're sent again in the next packet that has other bunches. If the first
-// packet is lost, they're late only by the time between the two packets, instead of by
-// more than a round trip.
+// repeats holds small reliable bunches of play (the game's own traffic) that were sent once. They're
+// sent again in the next packet that has other bunches, so that if the first packet is lost,
+// they're late only by the time between the two packets, instead of by more than a round trip.
 type repeats struct {
 	items [maxRepeats]item // the first n are in use
 	n     int
@@ -51,10 +50,10 @@ func (r *repeats) note(p *sentPacket) {
 	}
 }
 
-// fillRepeats adds the repeats to a packet that is sent anyway, because it has bunches already
-// or will have bulk. Otherwise the repeats wait for the next packet.
+// fillRepeats adds the repeats to a packet that is sent anyway, because it has other bunches or will
+// have bulk. Otherwise the repeats wait for the next packet.
 //
-// Repeats that don't fit are dropped. All of them are dropped if the calls alone are causing a
+// Repeats that don't fit are dropped. All of them are dropped if the calls alone seem to cause a
 // queue.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
@@ -70,8 +69,8 @@ func (c *Conn) fillRepeats() {
 	c.repeats = repeats{}
 }
 
-// placeOn adds the repeats to the packet until it's full, leaving out repeats that have been
-// acknowledged or declared lost by now.
+// placeOn adds the repeats to the packet until it's full, except for those that have been
+// acknowledged or declared lost in the meantime.
 func (r *repeats) placeOn(c *Conn) {
 	for _, it := range r.items[:r.n] {
 		if c.build.full() {
@@ -87,11 +86,9 @@ func (r *repeats) placeOn(c *Conn) {
 	}
 }
 
-// repeatTail queues a second copy of the bulk that p retransmits. Otherwise, each round of
-// losses at the end of a transfer takes a round trip during which the path carries little
-// else.
-//
-// It does so only if no new bulk is queued, and the carrier reports a loss rate of at least
+// repeatTail queues a second copy of the bulk that p retransmits at the end of a transfer, which is
+// when no new bulk is queued. Otherwise, each round of losses would take a round trip during which
+// the path carries little else. It only does so if the carrier reports a loss rate of at least
 // tailLoss.
 func (c *Conn) repeatTail(p *sentPacket) {
 	if !c.path.Fates || c.path.Loss < tailLoss || c.levels[bulkLevel].unsent.len() > 0 {

@@ -8,16 +8,16 @@ import (
 
 const (
 	// maxHeldRepairs is the maximum number of repair bunches that a connection keeps until
-	// they're enough to restore something. With their sets, they take 51 KiB. If there are
-	// more, we drop the group that hasn't received one for the longest time, and wait for the
-	// peer to retransmit its entries.
+	// they're enough to restore something. With their sets, they take 51 KiB. If there are more,
+	// we drop those of the group that hasn't received one for the longest time, whose entries
+	// the peer then has to retransmit.
 	maxHeldRepairs = 32
 
 	// maxCuts is the maximum number of cuts that a group may have besides 0 and EntryBytes (see
 	// groupEntries). A lost packet makes two cuts.
 	//
-	// The bytes between two cuts are restored separately, so more cuts mean more work. There
-	// must be a limit, because the peer controls the number of cuts (BenchmarkRestoreWorst).
+	// The bytes between two cuts are restored separately, so without a limit the peer could make
+	// us work a lot by making many cuts (BenchmarkRestoreWorst).
 	maxCuts = 16
 )
 
@@ -37,8 +37,8 @@ type repairSet struct {
 	parity.Set
 }
 
-// receive handles a repair bunch for ch. It returns the entries restored with its help, which
-// the caller treats as if they had been received.
+// receive handles a repair bunch for ch. It returns the entries restored with its help, which the
+// caller must treat as if they had been received.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -115,7 +115,7 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// groupEntries are the entries of a group, as far as they have arrived.
+// groupEntries are the entries of a group, with the bytes that have arrived.
 //
 // Cuts are the offsets at which received data begins or ends in any of the entries. Between two
 // adjacent cuts, each entry therefore has all of the bytes or none, and we can restore the
@@ -136,8 +136,16 @@ func groupEntriesOf(ch *channel, g group) groupEntries {
 			size = g.last
 		}
 		s, known := ch.partial(g.first + uint64(i))
-		if !known || s.state != empty && (len(s.payload) != size || !s.pad()) {
+		if !known {
 			return groupEntries{}
+		}
+		if s.state != empty {
+			if len(s.payload) != size {
+				return groupEntries{}
+			}
+			if ok := s.pad(); !ok {
+				return groupEntries{}
+			}
 		}
 		for _, arrived := range s.ranges[:s.nranges] {
 			e.cuts = append(e.cuts, arrived.off, arrived.end)
@@ -155,7 +163,7 @@ func groupEntriesOf(ch *channel, g group) groupEntries {
 // shardsNeeded returns the number of repair bunches that are needed to restore the group, or 0
 // if there are no entries. A range needs one repair bunch for each entry that lacks the range.
 // The range that needs the most determines the result.
-func (e groupEntries) shardsNeeded() (most int) {
+func (e groupEntries) shardsNeeded() (needed int) {
 	for i := range len(e.cuts) - 1 {
 		off, end := e.cuts[i], e.cuts[i+1]
 		missing := 0
@@ -164,13 +172,13 @@ func (e groupEntries) shardsNeeded() (most int) {
 				missing++
 			}
 		}
-		most = max(most, missing)
+		needed = max(needed, missing)
 	}
-	return most
+	return needed
 }
 
-// restore restores the missing bytes with the repair bunches of set, which must have at least
-// as many as shardsNeeded returns. It returns the entries that weren't complete before.
+// restore restores the missing bytes with the repair bunches of set, of which there must be at least
+// shardsNeeded. It returns the entries that weren't complete before.
 func (e groupEntries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

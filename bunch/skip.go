@@ -3,24 +3,23 @@ package bunch
 import "time"
 
 const (
-	// meanSkip is the average distance between skipped numbers. The peer reacts to each with
-	// an immediate ack, and its acks grow by two bytes until one of them is acknowledged,
-	// which adds no more than one packet in 500.
+	// meanSkip is the average distance between skipped numbers. The peer reacts to each skip with
+	// an immediate ack, and its acks grow by two bytes until we acknowledge one of them, so the
+	// overhead is about one packet in 500.
 	meanSkip = 500
 
 	// minSkip is the minimum distance. It's one more than the packet threshold of 3 (RFC 9002,
-	// section 6.1.1), so that no more than one of the numbers that the threshold counts is
-	// skipped, unless the carrier refused packets.
+	// section 6.1.1), so that at most one of the numbers that the threshold counts is skipped,
+	// unless the carrier refused packets.
 	minSkip = 4
 )
 
-// skips picks packet numbers that are never sent. To the peer, it looks as if these packets
-// were lost.
+// skips picks packet numbers that are never sent. To the peer, it looks as if these packets were
+// lost.
 //
-// This is our defense against a peer that acknowledges packets it hasn't received, to get us
-// to send faster than the path allows. Sooner or later, it acknowledges one of these numbers.
-//
-// See RFC 9000, section 21.4.
+// This is our defense against a peer that acknowledges packets it hasn't received, to get us to
+// send faster than the path allows (RFC 9000, section 21.4). Sooner or later, such a peer
+// acknowledges one of these numbers.
 type skips struct {
 	random func(n int) int // nil if no numbers are skipped
 	next   uint64          // the next number to skip, or the first after it that can be
@@ -38,8 +37,8 @@ func (s *skips) draw(last uint64) {
 	}
 }
 
-// packetSent is called when packet n is sent. If the number we picked was skipped before it,
-// it's time to pick another one.
+// packetSent is called when packet n is sent. If n is beyond the number that we picked, we pick the
+// next one.
 func (s *skips) packetSent(n uint64) {
 	if n > s.next {
 		s.draw(n)

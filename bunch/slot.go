@@ -13,7 +13,7 @@ const (
 	empty slotState = iota
 	partly
 	full
-	delivered // an unordered message overtook others, so the entry is no longer needed
+	delivered // its unordered message overtook others, so its bytes are no longer needed
 )
 
 // A slot holds an entry that has arrived, or the pieces of it that have arrived.
@@ -23,14 +23,14 @@ type slot struct {
 	flags   byte   // of the bunch's header
 	state   slotState
 
-	// The first nranges are the ranges that have arrived, ascending and disjoint. Unused if
-	// the entry arrived whole.
+	// The first nranges are the ranges that have arrived, ascending and disjoint. They're unused
+	// if the entry arrived whole.
 	ranges  [maxPieces]extent
 	nranges uint8
 
 	// Memory of the payload.
 	pooled bool   // it's one of the connection's blocks
-	pinned uint16 // bytes that it keeps in memory in addition to its own
+	pinned uint16 // bytes that the payload keeps in memory in addition to its own
 }
 
 // An extent is a range of bytes, from off to end-1.
@@ -67,9 +67,9 @@ func (s *slot) has(off, end uint16) bool {
 	})
 }
 
-// pad extends the last entry of a run to EntryBytes with zeros, as the parity in repair bunches
-// does. The zeros count as arrived. To extend the payload, pad copies it. ok is false if the
-// entry is in too many pieces.
+// pad extends the last entry of a run to EntryBytes with zeros, because the parity in repair bunches
+// was computed with them. The zeros count as arrived. If it extends the payload, pad copies it. ok
+// is false if the entry is in too many pieces.
 func (s *slot) pad() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -84,7 +84,7 @@ func (s *slot) complete() bool {
 	return s.nranges == 1 && s.ranges[0] == extent{0, uint16(len(s.payload))}
 }
 
-// mayOvertake reports whether the entry is here and belongs to a message that needn't wait for
+// mayOvertake reports whether the entry has arrived and belongs to a message that needn't wait for
 // earlier ones. A message that opens or closes the channel must wait.
 func (s *slot) mayOvertake() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
@@ -92,15 +92,15 @@ func (s *slot) mayOvertake() bool {
 
 const (
 	// maxPinned is the maximum number of bytes that all payloads together may keep in memory in
-	// addition to their own. Such bytes are the rest of a datagram or of a block. Once
-	// maxPinned is reached, payloads are copied.
+	// addition to their own. These bytes are the rest of a datagram or of a block that a payload
+	// is in. Beyond maxPinned, payloads are copied.
 	maxPinned = 32 << 10
 
 	maxSlots = 64 // slots kept for reuse
 )
 
-// payloadMemory allocates the memory of received payloads, and keeps count of it until the
-// owner takes their messages.
+// payloadMemory allocates the memory of received payloads, and keeps track of it until the owner
+// takes their messages.
 type payloadMemory struct {
 	pinned int           // bytes kept in memory that aren't part of a payload
 	lent   bool          // the caller will reuse the datagram; see Conn.ReceiveLent
@@ -123,7 +123,7 @@ func (p *payloadMemory) slot(n uint64) *slot {
 	return s
 }
 
-// free takes back a slot whose entry was processed.
+// free takes back the slot of an entry that was processed.
 func (p *payloadMemory) free(s *slot) {
 	s.payload = nil
 	p.slots.put(s)
@@ -132,9 +132,9 @@ func (p *payloadMemory) free(s *slot) {
 // keep sets the payload of s. The payload either aliases the datagram, which has size
 // bytes, or is a copy.
 //
-// We copy the payload if the caller will reuse the datagram, if an alias would keep a datagram
-// in memory for less than a quarter of its bytes, or if maxPinned is reached. A payload that
-// makes up all of size, however, is memory of our own and never needs to be copied.
+// We copy the payload if the caller will reuse the datagram, if an alias would keep a datagram in
+// memory for less than a quarter of its bytes, or if maxPinned is reached. A payload of size bytes,
+// however, isn't part of a datagram but memory of our own, so it never has to be copied.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	wasted := size - len(payload)
 	isOurs := wasted == 0
@@ -149,7 +149,7 @@ func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 }
 
 // block gives s memory of its own for size bytes. An entry of a long message gets a block from
-// the pool, unless more than half of the block would be wasted. join gives the block back.
+// the pool, unless more than half of the block would be wasted. join returns the block to the pool.
 func (p *payloadMemory) block(s *slot, size int) {
 	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && p.pin(s, EntryBytes-size) {
 		s.payload, s.pooled = p.blocks.get(EntryBytes)[:size], true
@@ -158,8 +158,8 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin counts wasted bytes, which the payload of s keeps in memory in addition to its own. If
-// that's more than maxPinned allows, it does nothing and returns false.
+// pin counts wasted bytes, which the payload of s keeps in memory in addition to its own. If the sum
+// would exceed maxPinned, it does nothing and returns false.
 func (p *payloadMemory) pin(s *slot, wasted int) bool {
 	if p.pinned+wasted > maxPinned {
 		return false
@@ -169,9 +169,8 @@ func (p *payloadMemory) pin(s *slot, wasted int) bool {
 	return true
 }
 
-// messageMemory returns memory for a message of size bytes. The memory is a page, which
-// Conn.Reuse can take back, unless a page is larger than what the peer is charged for the
-// message (see inMemory).
+// messageMemory returns memory for a message of size bytes. It's a page, which Conn.Reuse can take
+// back, unless a page is larger than what the peer is charged for the message (see inMemory).
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]

@@ -54,10 +54,10 @@ func newBlocks(small, full int) blocks {
 const (
 	smallBlock = 128            // bytes
 	maxSmall   = 256            // small blocks kept, enough for a reliable buffer
-	maxRings   = 32             // rings kept, one for each lane (channel of bulk) of a Window
-	maxFull    = 128 * maxRings // full blocks kept, as a lane fills half of its reliable buffer
+	maxRings   = 32             // rings kept, one for each channel of bulk that a transfer uses
+	maxFull    = 128 * maxRings // full blocks kept, as each of them fills half a reliable buffer
 
-	// maxPieceRoom is the maximum number of full blocks that we keep for received pieces. It's
+	// maxPieceRoom is the maximum number of full blocks that we keep for received pieces, which is
 	// enough for two long messages in which every other entry arrives in pieces.
 	maxPieceRoom = 64
 )
@@ -74,8 +74,8 @@ func (b *blocks) get(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// put takes a block back. Memory that isn't from get is ignored, such as nil and slices of
-// datagrams.
+// put takes a block back. It ignores memory that isn't from get, such as nil or a slice of a
+// datagram.
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:

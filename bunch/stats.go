@@ -8,7 +8,7 @@ import (
 
 // Stats is a snapshot of a connection. Counters never decrease.
 type Stats struct {
-	// MinRTT is the minimum over about the last 10 s, but never more than SmoothedRTT.
+	// MinRTT is the minimum over about the last 10 s, and at most SmoothedRTT.
 	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration
 
 	PacketsSent, PacketsReceived uint64
@@ -17,11 +17,11 @@ type Stats struct {
 	BunchesResent                uint64
 	PayloadSent                  uint64 // the payload in BytesSent; resent payload counts again
 	PacketsOutOfOrder            uint64 // received after a packet that was sent later
-	// Calls of Cork(true), and how many of these calls found play of an earlier tick still
+	// Calls of Cork(true), and how many of them found that play of an earlier tick was still
 	// unsent.
 	Ticks, TicksSaturated uint64
 	PacketsLost           uint64 // declared lost, though some may have arrived late
-	PacketsMissing        uint64 // packet numbers that didn't arrive; the peer skipped some of them
+	PacketsMissing        uint64 // packet numbers that have not arrived; the peer skipped some of them
 	SpuriousLosses        uint64 // declared lost, but acked later
 	// Repair bunches sent, which are included in BunchesSent, and entries restored with the
 	// peer's repair bunches.
@@ -38,19 +38,19 @@ type Stats struct {
 
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
-	// Repair bunches that weren't needed, because they or their entries had already arrived,
-	// and repair bunches dropped because there were too many.
+	// Repair bunches that were not needed, because they or their entries had already arrived,
+	// and repair bunches that were dropped because there were too many.
 	DroppedRepairs    uint64
 	DroppedBeforeOpen uint64 // unreliable and tracked messages for channels not open yet
-	// UnreliableSequenced messages that a newer one overtook, and parts sent more than 512
-	// packets before the newest part with their message number.
+	// UnreliableSequenced messages that a newer one overtook, and parts that were sent more than
+	// 512 packets before the newest part with the same message number.
 	DroppedLate uint64
-	// Unreliable messages that waited for longer than 200 ms plus a round trip, waited
-	// through an outage, or were too many. At either end, 256 KiB may wait, with 64 bytes
-	// added for each message.
+	// Unreliable messages that waited for longer than 200 ms plus a round trip, that waited
+	// through an outage, or that exceeded the limit. The limit at either end is 256 KiB, to which
+	// each message adds 64 bytes.
 	DroppedUnreliable uint64
-	// Tracked messages that were too many (as above). At the sender, also those that became
-	// stale in an outage or were still queued when their channel closed.
+	// Tracked messages that exceeded the same limit. At the sender, also those that became stale
+	// in an outage or were still queued when their channel closed.
 	DroppedTracked  uint64
 	DroppedAssembly uint64 // unreliable messages in parts that were never complete
 }
@@ -77,8 +77,9 @@ func (c *Conn) Stats() Stats {
 	s.LatestRTT = c.congestion.Latest
 	s.SmoothedRTT = c.congestion.Smoothed
 	s.RTTVar = c.congestion.Variance
-	// Min starts over now and then. It then has few samples, and the first of them includes the
-	// ack delay (RFC 9002, section 5.2). The smoothed round trip never does (section 5.3).
+	// Min starts over now and then. While it has few samples, it may be too high, because the first
+	// of them includes the ack delay (RFC 9002, section 5.2). The smoothed round trip never does
+	// (section 5.3).
 	s.MinRTT = min(c.congestion.Min, c.congestion.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
@@ -108,13 +109,13 @@ func (c *Conn) Acked() uint64 { return c.loss.Largest }
 // InFlight returns the number of bytes in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.bytesInFlight }
 
-// SetWindow sets the number of bytes that may be in flight on the path. This is the path's
+// SetWindow sets the number of bytes that may be in flight on the path, which is the path's
 // congestion window plus a few packets. 0 means that it is not known.
 func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
 
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all round
-// trips, and the number of times that recent has been measured. rounds is 0 as long as recent
-// is not known. A standing queue raises recent, whereas jitter does not.
+// trips, and how often recent has been measured, which is 0 as long as recent is not known. A
+// standing queue raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
 }
@@ -122,17 +123,17 @@ func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 // An Event is one step of a trace. Events are traced in the order of the steps. Kind says
 // which other fields are set:
 //
-//	queued    a message of Bytes is queued on Channel; if it is reliable, Sequence is the last
+//	queued    a message of Bytes was queued on Channel; if it is reliable, Sequence is the last
 //	          entry that holds some of it
-//	bunch     a part of a message, of Bytes, is in the packet that is being built; Again: an
-//	          earlier packet had the part as well. Sequence is the entry of a reliable message,
-//	          and otherwise the number of parts of the message that are still to be sent
-//	sent      the packet Number, of Bytes, is sent; Asks: an ack will report its fate
+//	bunch     a part of a message, of Bytes, was added to the packet that is being built; Again:
+//	          an earlier packet had the part as well. Sequence is the entry of a reliable message,
+//	          and otherwise the number of parts of the message that have yet to be sent
+//	sent      the packet Number, of Bytes, was sent; Asks: it is ack-eliciting
 //	unsent    the packet Number, the last one, was not sent, nor were its bunches
-//	acked     the packet Number was received; Again: it had been declared lost
-//	lost      the packet Number is declared lost
-//	freed     the entries of Channel below Sequence are acknowledged
-//	dropped   the oldest queued unreliable message of Channel is dropped
+//	acked     the packet Number was acknowledged; Again: it had been declared lost
+//	lost      the packet Number was declared lost
+//	freed     the entries of Channel below Sequence were acknowledged
+//	dropped   an unreliable message was dropped from the queue of Channel
 //	received  the packet Number, of Bytes, was received
 //	ready     a message of Channel waits for Take; the packet Number completed it
 type Event struct {
@@ -147,8 +148,8 @@ type Event struct {
 	Asks     bool
 }
 
-// traced reports whether there's a Trace. It's called before an Event is made, because making
-// one takes 10 % of the time needed to handle a message.
+// traced reports whether there's a Trace. Callers check it before they make an Event, because making
+// one takes 10% of the time needed to handle a message.
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
 // trace stamps an event with the current time and passes it to Trace.

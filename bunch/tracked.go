@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// A Fate tells what became of a message that was passed to [Conn.SendTracked].
+// A Fate says what became of a message that was passed to [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // as passed to SendTracked
-	Kept   bool   // the peer has acknowledged the message; false does not prove that it was lost
+	Kept   bool   // the peer acknowledged the message; if false, it may have arrived nevertheless
 	Back   bool   // the message was taken back by TakeBack or Unsent before it was sent
 }
 
 // tracked holds the tracked messages that are queued, and the fates of those that were sent.
-// In between, a message is known only by its record in sentPacket.tracked.
+// In between, all we know of a message is its record in sentPacket.tracked.
 //
 // Tracked messages carry state that their owner rebuilds at each tick. Since only the latest
-// values matter, a lost message is never retransmitted. Instead, the owner is told once for
-// each message whether the peer has acknowledged it and thus kept it. If the peer hasn't, the
-// owner sends the values that are current by then.
+// values matter, a lost message is never retransmitted. Instead, we tell the owner once for each
+// message whether the peer has acknowledged it and thus kept it. If the message was lost, the
+// owner sends the current values.
 //
 // An ack of a packet means that the peer has kept every tracked message in it, with two
 // exceptions. First, a peer that has no room for a message drops it, and the peer's owner
 // learns about that from [Conn.Missed]. Second, until the channel's open is acknowledged, a
-// message may overtake the open and be dropped, so the state in it has to be sent again later.
+// message may overtake the open and be dropped, so its state has to be sent again later.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
 	bytes   int                   // size of the bunches that waiting will take, headers included
@@ -50,14 +50,12 @@ func (t *trackedMessage) size() int {
 	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
-// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch bytes. It
-// copies payload. The message is sent at most once, in a single packet, and after
-// everything except bulk.
+// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch bytes, and copies
+// payload. The message is sent at most once, in a single packet, and after everything except bulk.
 //
-// If SendTracked returns nil, [Conn.Fates] will report record exactly once: as kept if
-// the packet is acknowledged, and otherwise as lost. An ack that arrives after the
-// packet was declared lost does not change the fate. A message is reported lost without
-// having been sent if
+// If SendTracked returns nil, [Conn.Fates] will report record exactly once: as kept if the packet
+// is acknowledged, and otherwise as lost. An ack that arrives after the packet was declared lost
+// does not change the fate. A message is reported as lost without having been sent if
 //
 //   - it is taken back (see [Conn.TakeBack]),
 //   - its channel is closed,
@@ -73,16 +71,17 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 		return c.err
 	}
 	if limit := min(EntryBytes, c.limits.MaxBunch); len(payload) > limit {
-		return fmt.Errorf("%w: %d tracked bytes on channel %d, at most %d",
+		return fmt.Errorf("%w: %d bytes of a tracked message on channel %d; the limit is %d",
 			ErrBunchTooLarge, len(payload), number, limit)
 	}
 	ch := c.channels.find(number)
 	switch {
 	case ch == nil || ch.outClosed:
 		return c.closedError(number)
-	case !ch.ours || !ch.openAcked && !ch.opening():
-		return fmt.Errorf("bunch: channel %d takes no tracked messages: the peer opened it, or its open has not left",
-			number)
+	case !ch.ours:
+		return fmt.Errorf("bunch: channel %d does not accept tracked messages, because the peer opened it", number)
+	case !ch.openAcked && !ch.opening():
+		return fmt.Errorf("bunch: channel %d does not accept tracked messages until its open has been sent", number)
 	}
 
 	t := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
@@ -108,15 +107,15 @@ func (c *Conn) Opened(number uint64) bool {
 }
 
 // Opening reports whether we have sent everything reliable on a channel of ours, but the peer
-// has not acknowledged the open yet. A tracked message sent now will find the channel open at
-// the peer, unless packets are lost or reordered.
+// has not acknowledged the open yet. A tracked message sent now arrives after the open, unless
+// packets are lost or reordered.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
 // TakeBack drops the tracked messages that have not been sent. Fates reports them with Back. An
-// owner that calls TakeBack before it composes new messages sends no stale ones, and keeps the
+// owner that calls TakeBack before it composes new messages never sends stale ones, and keeps the
 // queue from growing.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
@@ -139,17 +138,17 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports whether tracked messages from the peer were dropped since the last call,
-// because too many were waiting at this end. The peer believes that the messages were kept, so
-// the owner has to ask the peer for its whole state.
+// Missed reports whether tracked messages from the peer were dropped since the last call, because
+// too many were waiting at this end. Since the peer believes that the messages were kept, the owner
+// has to ask the peer for its whole state.
 func (c *Conn) Missed() bool { return testAndClear(&c.tracked.missed) }
 
-// queueFate makes Fates report what became of a message.
+// queueFate queues the fate of a message for Fates.
 func (c *Conn) queueFate(record uint64, kept bool) {
 	c.tracked.fates.push(Fate{Record: record, Kept: kept})
 }
 
-// queueFates makes Fates report what became of the tracked messages in a packet.
+// queueFates queues the fates of the tracked messages in a packet for Fates.
 func (c *Conn) queueFates(p *sentPacket, kept bool) {
 	for _, record := range p.tracked {
 		c.queueFate(record, kept)
@@ -182,18 +181,18 @@ func (c *Conn) closeTracked(ch *channel) {
 	})
 }
 
-// trackedReady reports whether there are tracked messages that the owner doesn't hold back.
-// Whether they may be sent also depends on allowed.
+// trackedReady reports whether there are tracked messages that the owner doesn't hold back. Whether
+// they may be sent also depends on the packet's allowance.
 func (c *Conn) trackedReady() bool {
 	return c.tracked.waiting.len() > 0 && !c.holdUnreliable
 }
 
-// fillTracked adds the oldest tracked messages to the packet, as many as fit.
+// fillTracked adds as many tracked messages to the packet as fit, oldest first.
 func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
 		t := c.tracked.waiting.peek()
 		if t.at < c.expiry.outageBefore {
-			// The message waited through an outage. The owner will have newer values by now.
+			// The message waited through an outage, so the owner must have newer values.
 			c.dropTracked(c.unqueue())
 			continue
 		}
@@ -213,8 +212,8 @@ func (c *Conn) placeTracked(t trackedMessage) {
 
 // receiveTracked handles a tracked bunch. number is the number of the packet that carried it.
 //
-// Messages are delivered as they arrive, even those that a newer message has overtaken, because
-// each may have the latest value of something. The owner has to compare Message.Number.
+// Messages are delivered as they arrive, even if a newer message has overtaken them, because each
+// may have the latest value of something. The owner has to compare their Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++

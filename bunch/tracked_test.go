@@ -162,9 +162,9 @@ func TestSendTrackedRefuses(t *testing.T) {
 		want   string
 	}{
 		{"1,101 bytes", ch, EntryBytes + 1, ErrBunchTooLarge.Error()},
-		{"control", 0, 1, "takes no tracked messages"},
-		{"a channel that the peer does not know", unopened, 1, "takes no tracked messages"},
-		{"a channel of the peer's", theirs, 1, "takes no tracked messages"},
+		{"control", 0, 1, "does not accept tracked messages"},
+		{"a channel that the peer does not know", unopened, 1, "does not accept tracked messages"},
+		{"a channel of the peer's", theirs, 1, "does not accept tracked messages"},
 		{"a channel that is closed", closed, 1, ErrClosed.Error()},
 		{"a channel whose close has not left", closing, 1, ErrClosed.Error()},
 		{"a channel that never was", 999, 1, ErrClosed.Error()},
@@ -191,7 +191,7 @@ func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
 	p.send(0, ch, Reliable, []byte("open"))
-	require.ErrorContains(t, p.ends[0].SendTracked(ch, 1, nil), "its open has not left")
+	require.ErrorContains(t, p.ends[0].SendTracked(ch, 1, nil), "until its open has been sent")
 	lost := false
 	p.drop = func(from int, _ []byte) bool {
 		first := from == 0 && !lost

@@ -3,27 +3,26 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is the maximum memory in bytes for all queued unreliable messages, as
-	// counted by unreliablePrice. Tracked messages have a limit of the same size. Beyond the
-	// limit, a new unreliable message pushes out the oldest ones of its channel, whereas a new
-	// tracked message is dropped.
+	// maxUnreliable is the maximum cost of all queued unreliable messages (see unreliableCost).
+	// Tracked messages have a limit of the same size. Beyond the limit, a new unreliable message
+	// replaces the oldest ones of its channel, whereas a new tracked message is dropped.
 	maxUnreliable = 256 << 10
 
 	// An unreliable message may wait to be sent for maxUnreliableWait plus a round trip, and up
-	// to half as long again because of how expiry works. Any later, the message would be too
+	// to half as long again because of how expiry works. After that, the message would be too
 	// old for a player to react to.
 	//
 	// The constant is six ticks at 30 Hz, to allow for a tick that queues too much at once. The
 	// round trip allows for a full window, and for the ack of an earlier channel that the
 	// message's channel must follow (see [Conn.After]).
 	//
-	// UE drops an unreliable RPC right at the call if the connection is saturated. It drops a
-	// multicast if two of the same kind are already waiting for the actor's next update.
+	// Unreal instead drops an unreliable RPC right at the call if the connection is saturated,
+	// and a multicast if two of the same kind are already waiting for the actor's next update.
 	maxUnreliableWait = 200 * time.Millisecond
 )
 
-// A backlog counts unreliable messages and their bytes. We need both counts, since a
-// message may be empty.
+// A backlog counts unreliable messages and their bytes. We need both counts, because a message may
+// be empty.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) {
@@ -31,27 +30,27 @@ func (b *backlog) add(messages, bytes int) {
 	b.bytes += bytes
 }
 
-// An expiry decides which queued messages are too old to be sent: unreliable and
-// tracked messages that waited through an outage, and unreliable messages that were
-// passed over for too long.
+// An expiry decides which queued messages are too old to be sent: unreliable and tracked messages
+// that waited through an outage, and unreliable messages that were passed over for too long.
 //
 // A message is passed over each time AppendPacket is free to send unreliable messages but leaves
-// it in the queue, because of the rate, the room in the packet, or [Conn.After]. Such a moment is
-// a chance, of which we remember the latest few. When maxUnreliableWait and a round trip have
+// it in the queue, because of the rate, the room in the packet, or [Conn.After]. We call such a
+// moment a chance, and remember the latest few. When maxUnreliableWait and a round trip have
 // passed since a chance, the messages that were already queued then are overdue.
 //
-// A message's age alone isn't enough. Its time stamp may be much older than the call to Send,
-// which isn't told the time. And nothing can be sent while a long tick is corked.
+// A message's age alone isn't enough to decide, because its timestamp may be much older than the
+// call to Send, to which no time is passed, and because nothing can be sent while a long tick is
+// corked.
 type expiry struct {
 	outageBefore  time.Duration // earlier messages waited through an outage; set by leaveDark
 	overdueBefore time.Duration // unreliable messages queued earlier are overdue
 
-	// The last chances, newest first. They are at least a quarter of the permitted wait apart,
-	// so five chances cover the whole wait.
+	// The latest chances, newest first. They're at least a quarter of the permitted wait apart, so
+	// five of them cover the whole wait.
 	chances [5]time.Duration
 }
 
-// noteChance notes a chance at now. wait is how long a message may wait after a chance.
+// noteChance records a chance at now. wait is how long a message may wait after a chance.
 func (x *expiry) noteChance(now, wait time.Duration) {
 	for _, at := range x.chances {
 		if now-at >= wait {
@@ -75,10 +74,10 @@ type unreliableMessage struct {
 	at       time.Duration // when it was queued, by the connection's clock
 }
 
-// partCount returns how many bunches the message takes.
+// partCount returns the number of bunches that carry the message.
 func (m *unreliableMessage) partCount() int { return max(1, (len(m.payload)+EntryBytes-1)/EntryBytes) }
 
-// atLastPart reports whether only the last part is left to be sent.
+// atLastPart reports whether all parts but the last were sent.
 func (m *unreliableMessage) atLastPart() bool { return int(m.part) == m.partCount()-1 }
 
 // nextBunch returns the bunch that carries the next part.
@@ -94,12 +93,12 @@ func (m *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte)
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. If there's no room for the message, it pushes
-// out the oldest ones of its channel, because newer messages are worth more.
+// sendUnreliable queues an unreliable message. If there's no room for it, it replaces the oldest ones
+// of its channel, because newer messages are worth more.
 //
-// A message that has been sent in part stays, though. If the next message always replaced
-// it, none would ever arrive whole. If the channel has nothing else to drop, the new
-// message is dropped.
+// A message that has been sent in part stays, though, because none would ever arrive whole if the
+// next message always replaced it. If the channel has nothing else to drop, the new message is
+// dropped.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	oldest := ch.firstDroppable()
 	for c.unreliableFull(len(payload)) && ch.unreliable.len() > oldest {
@@ -129,28 +128,26 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops the i-th queued message of ch, parts of which may have been sent
-// already. Message 0 is the oldest.
+// dropUnreliable drops the i-th queued message of ch, where 0 is the oldest. Parts of it may have
+// been sent.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	m := ch.unreliable.take(i)
-	left := len(m.payload) - int(m.part)*EntryBytes
-	c.unreliables.add(-1, -left)
-	c.addQueued(ch, -left)
+	unsent := len(m.payload) - int(m.part)*EntryBytes
+	c.unreliables.add(-1, -unsent)
+	c.addQueued(ch, -unsent)
 	if ch.predecessor != nil {
 		c.saturation.deferred--
 	}
 	c.blocks.put(m.payload)
 	c.stats.DroppedUnreliable++
 	if c.traced() {
-		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: m.delivery})
+		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: unsent, Delivery: m.delivery})
 	}
 }
 
 // dropStale drops the unreliable messages of ch that are no longer worth sending, because they
 // waited through an outage or are overdue. An overdue message that has been sent in part is
-// completed, though.
-//
-// All stale messages are at the front of the queue, which is ordered by at.
+// completed, though. The queue is ordered by age, so all stale messages are at its front.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		m := ch.unreliable.peek()

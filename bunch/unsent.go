@@ -2,15 +2,15 @@ package bunch
 
 import "slices"
 
-// A placedUnreliable is an unreliable bunch in the last packet. It has a copy of the message as
-// it was before the bunch was sent.
+// A placedUnreliable is an unreliable bunch in the last packet, with a copy of the message as it was
+// before the bunch was added.
 type placedUnreliable struct {
 	channel *channel
 	unreliableMessage
 }
 
-// commitLast is called before the next packet is built. It frees the data that Unsent needs, so
-// the last packet can no longer be taken back.
+// commitLast is called before the next packet is built. It frees what Unsent would need to take back
+// the last packet.
 func (c *Conn) commitLast() {
 	for _, u := range c.lastUnreliable {
 		if u.atLastPart() {
@@ -25,9 +25,9 @@ func (c *Conn) commitLast() {
 // could not be sent. It does nothing if number does not belong to the last packet.
 //
 // The packet's reliable and unreliable bunches, acks and limit are queued again, and Fates
-// reports its tracked messages with Back. The packet number is not reused; it counts as
-// deliberately skipped. Statistics still count the packet and its bunches as sent. When the
-// reliable bunches are sent again, they count as resent.
+// reports its tracked messages with Back. The packet number is not reused, but counts as
+// deliberately skipped. Statistics still count the packet and its bunches as sent, and count the
+// reliable bunches as resent when they are sent again.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
@@ -48,7 +48,7 @@ func (c *Conn) Unsent(number uint64) {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// Whatever the packet asked for, announced or acknowledged has to be sent again, too.
+	// Probes, limits and acks have to be sent again, too.
 	if p.probe {
 		c.loss.probes++
 	}
@@ -70,16 +70,16 @@ func (c *Conn) requeueUnreliable() {
 		_, payload := u.nextBunch(ch.number)
 		switch {
 		case c.channels.find(ch.number) == nil:
-			// Both ends have closed the channel since.
+			// Both ends have closed the channel in the meantime.
 			c.stats.DroppedUnreliable++
 			continue
 		case u.atLastPart():
-			// The message had left the queue.
+			// It was the last part, so the message is no longer in the queue.
 			ch.unreliable.insert(0, u.unreliableMessage)
 			c.unreliables.add(1, 0)
 		default:
-			// The rest of the message is still at the front, because nothing drops it before
-			// the next packet.
+			// The rest of the message is still at the front of the queue, because nothing drops
+			// it before the next packet is built.
 			ch.unreliable.peek().part = u.part
 		}
 		c.unreliables.add(0, len(payload))
