@@ -75,7 +75,7 @@ const (
 	minReceiveLimit = 256 << 10 // bytes that a peer may send before it receives a limit
 	sendLimit       = 64 << 20  // default of SendLimit
 	maxHistory      = 4096
-	maxChannels     = 32767 // UE: DefaultMaxChannelSize
+	maxChannels     = 32767 // as in Unreal (DefaultMaxChannelSize)
 	minHistory      = 64    // enough for two seconds with a packet per tick
 	minAckDelay     = 5 * time.Millisecond
 	maxAckDelay     = 200 * time.Millisecond // the sender adds it to its probe timeout

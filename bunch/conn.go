@@ -239,7 +239,7 @@ func (c *Conn) IsOpen(number uint64) bool {
 func (c *Conn) OverSendLimit() bool { return c.flow.held > c.config.SendLimit }
 
 // Reliable returns the number of entries in use in a channel's reliable buffer, and the number
-// of entries that the buffer has. UE: NumOutRec and RELIABLE_BUFFER.
+// of entries that the buffer has (Unreal: NumOutRec and RELIABLE_BUFFER).
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
@@ -331,7 +331,8 @@ func (c *Conn) Queued() (bytes int) {
 	return bytes + c.tracked.bytes
 }
 
-// FirstByte returns the byte that every packet begins with.
+// FirstByte returns the byte that every packet begins with. It's a method because the interface Play
+// of internal/link, through which package rpc drives a Conn, requires it.
 func (c *Conn) FirstByte() byte { return Protocol }
 
 // advanceClock sets the connection's clock to now, unless that would turn it back, and returns

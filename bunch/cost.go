@@ -80,8 +80,7 @@ func messagesIn(b []byte) (count int) {
 // charge charges the peer's limit, or that of channel 0, for something that has arrived.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
-		c.flow.control += cost
-		if c.flow.control > maxControl {
+		if !c.flow.chargeControl(cost) {
 			return violation(ReceiveLimitExceeded, "control messages hold %d bytes; the limit is %d",
 				c.flow.control, maxControl)
 		}
@@ -128,7 +127,7 @@ func refund(s *slot, messages int) int {
 // release gives back a cost that charge has charged for a channel.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
-		c.flow.control -= cost
+		c.flow.releaseControl(cost)
 		return
 	}
 	c.consume(uint64(cost))

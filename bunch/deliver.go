@@ -228,7 +228,7 @@ func (c *Conn) discharge(m *Message) (cost int) {
 	case m.Delivery >= Unreliable:
 		c.assemblies.removeWaiting(unreliableCost(1, len(m.Payload)))
 	case m.Channel == 0:
-		c.flow.control -= int(m.receipt.cost)
+		c.flow.releaseControl(int(m.receipt.cost))
 	default:
 		cost = int(m.receipt.cost)
 	}

@@ -311,7 +311,7 @@ func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 		first:    !p.sent,
 	})
 	if !e.started && ch.number != 0 {
-		c.flow.sent += uint64(e.cost())
+		c.flow.entrySent(e.cost())
 	}
 	if p.sent {
 		c.stats.BunchesResent++

@@ -132,6 +132,19 @@ func (f *flow) charge(cost int) bool {
 	return f.received <= f.advertised
 }
 
+// entrySent is called when the first piece of an entry of this cost is sent.
+func (f *flow) entrySent(cost int) { f.sent += uint64(cost) }
+
+// chargeControl charges the limit of channel 0 for what has arrived, and reports whether the peer has
+// kept to it.
+func (f *flow) chargeControl(cost int) bool {
+	f.control += cost
+	return f.control <= maxControl
+}
+
+// releaseControl gives back a cost that chargeControl has charged.
+func (f *flow) releaseControl(cost int) { f.control -= cost }
+
 // tickTime is a generous estimate of the time between two ticks. It's added to the round trip,
 // because an owner takes messages only once per tick.
 const tickTime = 50 * time.Millisecond

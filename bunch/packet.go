@@ -137,7 +137,7 @@ func (c *Conn) corkedLimitAt() time.Duration {
 	return c.cork.since + c.config.AckDelay
 }
 
-// mustPing reports whether the next packet must ask for an ack at once.
+// needsAckNow reports whether the next packet must ask for an ack at once.
 func (c *Conn) needsAckNow() bool { return c.loss.probes > 0 || c.flow.askDue }
 
 // makeRoom makes room for the record of another packet, by dropping the oldest record if there's no
@@ -297,12 +297,12 @@ func (c *Conn) wantsAck() bool {
 
 // finishBare decides whether a bare packet, one without bunches, asks for an ack.
 func (c *Conn) finishBare() {
-	asks := c.needsAckNow() || c.keepAliveDue
-	if !c.build.record.limit && !asks {
+	needsAck := c.needsAckNow() || c.keepAliveDue
+	if !c.build.record.limit && !needsAck {
 		c.stats.AcksOnlySent++
 		c.received.acksOnly++
 	}
-	if asks || c.received.acksOnly >= pingEvery {
+	if needsAck || c.received.acksOnly >= pingEvery {
 		// After many ack-only packets, we want to know which of them arrived.
 		c.build.setFlag(flagPing)
 	}

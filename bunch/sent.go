@@ -212,7 +212,7 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 // dropExpired drops the oldest records, up to the first whose packet is in flight, or is lost or
 // skipped but must be remembered for longer.
 func (s *sentPackets) dropExpired(now time.Duration) {
-	s.firstInFlight()
+	s.advanceUndecided()
 	for s.Oldest < s.undecided {
 		if p := s.At(s.Oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
 			return
@@ -224,20 +224,22 @@ func (s *sentPackets) dropExpired(now time.Duration) {
 // spread returns the number of packet numbers from the oldest packet in flight to the newest
 // packet.
 func (s *sentPackets) spread() int {
-	s.firstInFlight()
+	s.advanceUndecided()
 	return int(s.Next - s.undecided)
 }
 
-// firstFlying returns the number of the oldest packet in flight. ok is false if there's none.
-func (s *sentPackets) firstInFlight() (n uint64, ok bool) {
-	// Continue where the last call stopped.
+// advanceUndecided raises undecided to the oldest packet in flight, or to Next if there's none.
+func (s *sentPackets) advanceUndecided() {
 	s.undecided = max(s.undecided, s.Oldest)
-	for ; s.undecided < s.Next; s.undecided++ {
-		if s.At(s.undecided).fate == inFlight {
-			return s.undecided, true
-		}
+	for s.undecided < s.Next && s.At(s.undecided).fate != inFlight {
+		s.undecided++
 	}
-	return 0, false
+}
+
+// firstInFlight returns the number of the oldest packet in flight. ok is false if there's none.
+func (s *sentPackets) firstInFlight() (n uint64, ok bool) {
+	s.advanceUndecided()
+	return s.undecided, s.undecided < s.Next
 }
 
 // arrivedLostAt returns when to declare the oldest packet in flight lost although the carrier has

@@ -52,7 +52,9 @@ func (c *Conn) Unsent(number uint64) {
 	if p.probe {
 		c.loss.probes++
 	}
-	c.flow.updateDue = c.flow.updateDue || p.limit
+	if p.limit {
+		c.flow.updateDue = true
+	}
 	if p.acks {
 		c.received.ackUnsent(c.now)
 	}
