@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packetOf builds a packet of bunches by hand.
+// packetOf returns a packet with the given bunches.
 func packetOf(number uint32, bunches ...[]byte) []byte {
 	b := appendPacketHeader(nil, &packetHeader{number: number})
 	for _, bunch := range bunches {
@@ -22,13 +22,13 @@ func packetOf(number uint32, bunches ...[]byte) []byte {
 	return b
 }
 
-// wholeOf is a whole reliable bunch with one message.
+// wholeOf returns a whole reliable bunch with one message.
 func wholeOf(flags byte, channel uint64, sequence uint16, payload string) []byte {
 	body := append(appendVarint(nil, uint64(len(payload))), payload...)
 	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: sequence}, body)
 }
 
-// receiver is a server that gets packets by hand.
+// receiver is a server whose packets are written by the test.
 type receiver struct {
 	*testing.T
 	*Conn
@@ -52,7 +52,7 @@ func (r *receiver) must(bunches ...[]byte) {
 	checkConn(r, r.Conn)
 }
 
-// got fetches all ready messages as text.
+// got takes all messages that are ready and returns them as text.
 func (r *receiver) got() (all []string) {
 	for m, ok := r.Next(); ok; m, ok = r.Next() {
 		text := string(m.Payload)
@@ -96,7 +96,8 @@ func TestChannelNumbers(t *testing.T) {
 	}
 }
 
-// TestAllNumbersUsed: then nothing opens on the connection any more.
+// TestAllNumbersUsed: once all numbers are used, no more channels can be opened on the
+// connection.
 func TestAllNumbersUsed(t *testing.T) {
 	for _, client := range []bool{true, false} {
 		c, err := NewConn(epoch, Config{Client: client})
@@ -110,7 +111,8 @@ func TestAllNumbersUsed(t *testing.T) {
 	}
 }
 
-// begun handles a number of the peer's as an entry does, and reports whether it was new.
+// begun accepts a number of the peer's like an entry on that channel would, and reports whether
+// it was new.
 func (c *channels) begun(t testing.TB, number uint64) bool {
 	known, err := c.wasClosed(number)
 	require.NoError(t, err)
@@ -182,8 +184,8 @@ func TestChannelLimits(t *testing.T) {
 	require.ErrorContains(t, err, "2 closes are unacknowledged")
 }
 
-// TestUnreliableBunchesBeginNoChannel: nothing is kept for numbers that no
-// reliable bunch has named. A later reliable bunch finds its number unused.
+// TestUnreliableBunchesBeginNoChannel: we remember nothing of a number until a reliable bunch
+// has it, so a later reliable bunch can still open the channel.
 func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
 	r := newReceiver(t, Config{})
 	for n := uint64(1); n < 64_000; n += 2 {
@@ -196,8 +198,8 @@ func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
 	require.Equal(t, []string{"1 open a"}, r.got())
 }
 
-// TestRefuse: a peer that may open nothing begins no channel with any bunch,
-// and the code is the owner's.
+// TestRefuse: a peer that may not open channels can't do so with any kind of bunch, and the
+// connection ends with the owner's code.
 func TestRefuse(t *testing.T) {
 	for name, bunch := range map[string][]byte{
 		"open":       wholeOf(flagOpen, 1, 0, "a"),
@@ -249,7 +251,7 @@ func TestGapsInTheNumbersAreBounded(t *testing.T) {
 	require.Len(t, r.channels.unseen, 3, "the peer would hold four open, and open one more")
 }
 
-// drainAcks sends all that is ready and acknowledges it.
+// drainAcks builds all packets that can be sent and acknowledges them.
 func (r *receiver) drainAcks() {
 	for {
 		_, n, ok := r.AppendPacket(r.now, nil, 1404)
@@ -308,8 +310,8 @@ func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {
 	require.Equal(t, 1, r.received.unacked)
 }
 
-// TestDuplicatesOfAHalfClosedChannelAreDuplicates: the peer has closed, this
-// end's answer is not acked yet.
+// TestDuplicatesOfAHalfClosedChannelAreDuplicates: this is also true while the peer has closed
+// the channel but hasn't acknowledged our answer.
 func TestDuplicatesOfAHalfClosedChannelAreDuplicates(t *testing.T) {
 	r := newReceiver(t, Config{})
 	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagClose, 1, 1, "b"))
@@ -340,7 +342,7 @@ func TestCloseHandshake(t *testing.T) {
 	p.settled()
 }
 
-// strip removes what only the machine uses.
+// strip clears the receipts of messages, so that tests can compare the rest.
 func strip(messages []Message) []Message {
 	for i := range messages {
 		messages[i].receipt = receipt{}
@@ -363,8 +365,8 @@ func TestBothClose(t *testing.T) {
 	p.settled()
 }
 
-// TestCloseDropsAssemblies: the parts of an unreliable message that never
-// became whole go with their channel.
+// TestCloseDropsAssemblies: the parts of incomplete unreliable messages are dropped along with
+// their channel.
 func TestCloseDropsAssemblies(t *testing.T) {
 	r := newReceiver(t, Config{})
 	part := header{flags: flagBegin | byte(Unreliable), channel: 1, sequence: 1}
@@ -375,7 +377,7 @@ func TestCloseDropsAssemblies(t *testing.T) {
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly)
 }
 
-// TestManyChannelsGiveUpTheirMap: a map keeps room for the most that it ever held.
+// TestManyChannelsGiveUpTheirMap: the map has to be replaced, because a map never frees memory.
 func TestManyChannelsGiveUpTheirMap(t *testing.T) {
 	c := newChannels(true, 100)
 	many := reflect.ValueOf(c.open).Pointer()

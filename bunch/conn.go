@@ -164,8 +164,8 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has no channel numbers left, so that it can open no more channels
-// without a new connection.
+// UsedUp reports whether this side has no channel numbers left, so that it can open no more
+// channels without a new connection.
 func (c *Conn) UsedUp() bool { return c.channels.usedUp() }
 
 // Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If it
@@ -331,8 +331,8 @@ func (c *Conn) Queued() (bytes int) {
 	return bytes + c.tracked.bytes
 }
 
-// FirstByte returns the byte that every packet begins with. It's a method because the interface Play
-// of internal/link, through which package rpc drives a Conn, requires it.
+// FirstByte returns the byte that every packet begins with. It's a method because the interface
+// Play of internal/link, through which package rpc drives a Conn, requires it.
 func (c *Conn) FirstByte() byte { return Protocol }
 
 // advanceClock sets the connection's clock to now, unless that would turn it back, and returns

@@ -4,12 +4,12 @@
 // each channel has an order of its own, and acknowledgements free the entries of a reliable buffer
 // of known size. Comments mention Unreal's counterparts for readers who know them.
 //
-// A [Conn] is one end of a connection. It is a pure state machine, with no clock, goroutine, lock or
-// socket. Messages go in with [Conn.Send] and come out with [Conn.Next] or [Conn.Take], and
-// datagrams go in with [Conn.Receive] and come out with [Conn.AppendPacket]. The time is passed as
-// the argument now, and [Conn.NextTimeout] returns when the next timer expires. If the same calls
-// are made at the same times, and Config.Random returns the same numbers, the Conn produces the
-// same bytes.
+// A [Conn] is one end of a connection. It is a pure state machine, with no clock, goroutine,
+// lock or socket. Messages go in with [Conn.Send] and come out with [Conn.Next] or [Conn.Take],
+// and datagrams go in with [Conn.Receive] and come out with [Conn.AppendPacket]. The time is
+// passed as the argument now, and [Conn.NextTimeout] returns when the next timer expires. If the
+// same calls are made at the same times, and Config.Random returns the same numbers, the Conn
+// produces the same bytes.
 //
 // # Terms
 //

@@ -38,7 +38,8 @@ func (e *entry) init(flags byte, payload []byte) {
 
 func (e *entry) all() []piece { return e.pieces[:e.npieces] }
 
-// nextQueued returns the index of the first piece that is waiting to be sent, or -1 if there's none.
+// nextQueued returns the index of the first piece that is waiting to be sent, or -1 if there's
+// none.
 func (e *entry) nextQueued() int {
 	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }

@@ -16,9 +16,9 @@ func (a allowance) includes(i int) bool { return a.play || a.bulk && i == bulkLe
 // includesResends reports whether level i may retransmit.
 func (a allowance) includesResends(i int) bool { return a.resends || i == bulkLevel }
 
-// canSendBunch reports whether there seems to be a bunch to send now, and prepares a repair bunch if
-// there's nothing else. It may turn out that everything queued is held back. The packet then stays
-// empty, and AppendPacket drops it.
+// canSendBunch reports whether there seems to be a bunch to send now, and prepares a repair
+// bunch if there's nothing else. It may turn out that everything queued is held back. The packet
+// then stays empty, and AppendPacket drops it.
 func (c *Conn) canSendBunch(allowed allowance) bool {
 	if allowed.play && c.trackedReady() {
 		return true

@@ -56,8 +56,8 @@ func (f *flow) grow(capacity int) {
 // limitKiB returns the limit to announce, in KiB.
 func (f *flow) limitKiB() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// scheduleUpdate schedules an announcement of the limit if the limit has grown by at least a quarter
-// of the capacity. A smaller increase isn't worth a packet.
+// scheduleUpdate schedules an announcement of the limit if the limit has grown by at least a
+// quarter of the capacity. A smaller increase isn't worth a packet.
 func (f *flow) scheduleUpdate() {
 	if f.limitKiB()<<10 >= f.advertised+f.capacity/4 {
 		f.updateDue = true
@@ -92,8 +92,8 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 // limit, and enough for the calls of several ticks.
 const playLimit = 64 << 10
 
-// block is called when an entry has to wait for a higher limit. If it waits for long, we ask for one
-// (see Conn.limitProbeAt).
+// block is called when an entry has to wait for a higher limit. If it waits for long, we ask for
+// one (see Conn.limitProbeAt).
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
 		f.blocked = true
@@ -135,8 +135,8 @@ func (f *flow) charge(cost int) bool {
 // entrySent is called when the first piece of an entry of this cost is sent.
 func (f *flow) entrySent(cost int) { f.sent += uint64(cost) }
 
-// chargeControl charges the limit of channel 0 for what has arrived, and reports whether the peer has
-// kept to it.
+// chargeControl charges the limit of channel 0 for what has arrived, and reports whether the
+// peer has kept to it.
 func (f *flow) chargeControl(cost int) bool {
 	f.control += cost
 	return f.control <= maxControl
@@ -153,8 +153,8 @@ const tickTime = 50 * time.Millisecond
 // down, so that a higher SetReceiveLimit would let it send faster.
 func (c *Conn) ReceiveLimited() bool { return testAndClear(&c.flow.tight) }
 
-// SetReceiveLimit raises the number of bytes that reliable messages may hold here, and announces the
-// increase to the peer. A lower number has no effect.
+// SetReceiveLimit raises the number of bytes that reliable messages may hold here, and announces
+// the increase to the peer. A lower number has no effect.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
 	c.changed = true

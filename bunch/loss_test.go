@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// lossTest is one end whose peer is written by hand. It sends one message, of
-// an entry each, a packet.
+// lossTest is one end of a connection whose peer's packets are written by the test. It sends
+// one message of one entry in each packet.
 type lossTest struct {
 	*testing.T
 	*Conn
@@ -43,7 +43,7 @@ func (l *lossTest) wait(d time.Duration) {
 	require.NoError(l, l.Advance(l.at))
 }
 
-// packets builds all packets that are ready and returns how many.
+// packets builds all packets that can be sent now and returns their number.
 func (l *lossTest) packets() (n int) {
 	for ; ; n++ {
 		if _, _, ok := l.AppendPacket(l.at, nil, 1404); !ok {
@@ -53,7 +53,7 @@ func (l *lossTest) packets() (n int) {
 	}
 }
 
-// sendPackets sends n packets with an entry each.
+// sendPackets sends n packets with one entry each.
 func (l *lossTest) sendPackets(n int) {
 	for range n {
 		require.NoError(l, l.Send(l.channel, Reliable, pattern(1000, 0)))
@@ -61,7 +61,7 @@ func (l *lossTest) sendPackets(n int) {
 	}
 }
 
-// ack receives an ack of the numbers from low to high.
+// ack makes the connection receive an ack of the packets from low to high.
 func (l *lossTest) ack(low, high uint32) error {
 	h := packetHeader{flags: flagAcks, number: l.acks, largest: high, nruns: 1}
 	h.runs[0] = uint64(high-low) + 1
@@ -74,7 +74,7 @@ func (l *lossTest) mustAck(low, high uint32) {
 	checkConn(l, l.Conn)
 }
 
-// roundTrip has the first packet acked after 50 ms.
+// roundTrip makes the peer acknowledge the first packet after 50 ms.
 func (l *lossTest) roundTrip() {
 	l.sendPackets(1)
 	l.wait(50 * ms)
@@ -121,8 +121,8 @@ func TestTimeThreshold(t *testing.T) {
 	require.Equal(t, lost, l.fate(1))
 }
 
-// TestTimeThresholdOfALongerRoundTrip: RFC 9002, section 6.1.2, takes the
-// latest round trip when it is above the mean.
+// TestTimeThresholdOfALongerRoundTrip: RFC 9002, section 6.1.2, uses the latest round trip if
+// it exceeds the mean.
 func TestTimeThresholdOfALongerRoundTrip(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -160,7 +160,7 @@ func TestSpuriousLossTurnsThePacketThresholdOff(t *testing.T) {
 	require.Equal(t, lost, l.fate(4))
 }
 
-// TestLateAckFreesEntries: the record of a lost packet stays for 3 PTO.
+// TestLateAckFreesEntries: the record of a lost packet is kept for 3 PTOs.
 func TestLateAckFreesEntries(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
@@ -178,8 +178,8 @@ func TestLateAckFreesEntries(t *testing.T) {
 	}
 }
 
-// TestRTTThatRises: when the path becomes ten times as long, all packets are
-// first declared lost, and only their late acks can show what has happened.
+// TestRTTThatRises: when the round trip becomes ten times as long, all packets are declared
+// lost at first, and only their late acks show what has happened.
 func TestRTTThatRises(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -240,8 +240,8 @@ func TestProbeTimeoutIsCappedAt3RTT(t *testing.T) {
 	require.Equal(t, 4640*ms, at.Sub(l.at), "but never below the first")
 }
 
-// TestProbesFitAPathThatShrank: from the second probe timeout on all packets
-// are small, and the first two ask for an ack.
+// TestProbesFitAPathThatShrank: from the second probe timeout on, all packets are small, and
+// the first two ask for an ack.
 func TestProbesFitAPathThatShrank(t *testing.T) {
 	l := newLossTest(t, Config{})
 	require.NoError(t, l.Send(l.channel, Reliable, pattern(10_000, 1)))
@@ -320,7 +320,7 @@ func requireCode(t testing.TB, code Code, err error) {
 	require.LessOrEqual(t, len(reason), 256)
 }
 
-// TestIdleTimeout runs from the first packet that nobody answered.
+// TestIdleTimeout: the timeout starts with the first packet that isn't acknowledged.
 func TestIdleTimeout(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.wait(time.Hour)
@@ -343,7 +343,7 @@ func TestIdleTimeout(t *testing.T) {
 	require.ErrorIs(t, l.Send(l.channel, Reliable, nil), err)
 }
 
-// TestLateAcksKeepAConnectionAlive: late acks of lost packets are answers too.
+// TestLateAcksKeepAConnectionAlive: late acks of lost packets count as answers too.
 func TestLateAcksKeepAConnectionAlive(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(5)
@@ -356,7 +356,8 @@ func TestLateAcksKeepAConnectionAlive(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// TestProbesGoRound: timeouts in a row repeat what is in flight in turn, and never nothing.
+// TestProbesGoRound: consecutive timeouts repeat the bunches in flight in turn, and each
+// repeats something.
 func TestProbesGoRound(t *testing.T) {
 	l := newLossTest(t, Config{IdleTimeout: time.Hour})
 	l.roundTrip()
@@ -375,7 +376,7 @@ func TestProbesGoRound(t *testing.T) {
 	}
 }
 
-// TestProbesBeginWithTheOldest after each answer.
+// TestProbesBeginWithTheOldest: after each ack, probes begin with the oldest bunch again.
 func TestProbesBeginWithTheOldest(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -391,7 +392,7 @@ func TestProbesBeginWithTheOldest(t *testing.T) {
 	}
 }
 
-// TestProbesPassTheRate: a probe repeats bulk that the owner holds.
+// TestProbesPassTheRate: a probe repeats bulk even if the owner holds it back.
 func TestProbesPassTheRate(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -405,9 +406,9 @@ func TestProbesPassTheRate(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprintf("%d/0", bulk)}, bunchesOf(t, b))
 }
 
-// TestManyChannelsOpenAtOnce: 4,000 actors that a server spawns in one tick, at
-// 30 % loss. Entries whose open was lost wait for it, and what waits never is
-// more than the limit, which the application's ticks raise.
+// TestManyChannelsOpenAtOnce opens 4,000 channels, as a server that spawns as many actors in
+// one tick, at 30% loss. Entries whose open was lost have to wait for it, but never exceed the
+// limit, which the owner raises as it ticks.
 func TestManyChannelsOpenAtOnce(t *testing.T) {
 	p := newPair(t, Config{})
 	p.drop = func(int, []byte) bool { return p.rand.IntN(10) < 3 }
@@ -445,8 +446,8 @@ func TestManyChannelsOpenAtOnce(t *testing.T) {
 	p.settled()
 }
 
-// TestLeastRoundTripIsBelowTheMean: where a new minimum is less than ten
-// seconds old, its ack delay and its few samples do not show.
+// TestLeastRoundTripIsBelowTheMean: while the minimum is new and has few samples, which include
+// an ack delay, Stats doesn't report more than the mean.
 func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	c, err := NewConn(epoch, Config{})
 	require.NoError(t, err)
@@ -459,9 +460,9 @@ func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	require.Equal(t, 160*ms, s.LatestRTT)
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each ack once caused a look at all
-// packets in flight, 137 µs for 4,000 of them and an ack of ten bytes. A packet
-// that was sent after one that is not lost yet is not lost either.
+// TestLossesEndAtTheFirstThatIsNotLost: a packet that was sent after one that isn't lost yet
+// isn't lost either, so an ack mustn't examine all packets in flight. That would take 137 µs
+// for 4,000 packets and an ack of ten bytes.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	l := newLossTest(t, Config{})
 	for range 8 {
@@ -480,9 +481,9 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats().PacketsLost)
 }
 
-// TestAcksAgainLookAtNothing: each ack had the records of all that it names
-// looked at, 15 µs for 2,000 of them and an ack of 15 bytes. A peer keeps as
-// many by an old packet that it does not acknowledge.
+// TestAcksAgainLookAtNothing: an ack that repeats earlier acks mustn't examine the records of
+// all packets that it covers. That would take 15 µs for 2,000 packets and an ack of 15 bytes,
+// and a peer can make us keep as many records by not acknowledging an old packet.
 func TestAcksAgainLookAtNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(40)
@@ -501,9 +502,9 @@ func TestAcksAgainLookAtNothing(t *testing.T) {
 	require.Equal(t, AckSequenceMismatch, l.ack(0, 37).(*Error).Code)
 }
 
-// TestOldLossesShowNoHole: large packets that were sent before a black hole was
-// found are lost one after another. When they still counted afterwards, the first
-// large packet that tried the path, and was lost by chance, showed the hole again.
+// TestOldLossesShowNoHole: large packets that were sent before a black hole was found are
+// declared lost one after another. They mustn't count afterwards, or the first large packet
+// that is sent again and lost by chance would show the hole again.
 func TestOldLossesShowNoHole(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -551,8 +552,8 @@ func TestOldLossesShowNoHole(t *testing.T) {
 	}
 }
 
-// TestAcksOfWhatIsForgotten: an ack may repeat packets whose records were given
-// up, and all records with them.
+// TestAcksOfWhatIsForgotten: an ack may repeat packets whose records were dropped, even if no
+// records are left.
 func TestAcksOfWhatIsForgotten(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -561,8 +562,8 @@ func TestAcksOfWhatIsForgotten(t *testing.T) {
 	l.mustAck(0, 0)
 }
 
-// TestAckDelayIsBelieved up to what the peer has agreed to: more would hide a
-// path that has become long.
+// TestAckDelayIsBelieved: the peer's ack delay counts up to the agreed maximum. More could hide
+// that the round trip has become longer.
 func TestAckDelayIsBelieved(t *testing.T) {
 	for delay, want := range map[time.Duration]time.Duration{16 * ms: 134 * ms, 100 * ms: 110 * ms} {
 		l := newLossTest(t, Config{})
@@ -576,7 +577,8 @@ func TestAckDelayIsBelieved(t *testing.T) {
 	}
 }
 
-// TestLostLimitIsToldAgain: a lost limit is sent again, unless a newer one has been sent.
+// TestLostLimitIsToldAgain: a lost limit is sent again, unless a newer one was sent in the
+// meantime.
 func TestLostLimitIsToldAgain(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -595,8 +597,8 @@ func TestLostLimitIsToldAgain(t *testing.T) {
 	require.True(t, l.flow.updateDue)
 }
 
-// TestSparseAcksCauseFewResends: a peer that acknowledges one packet in 64, and so pretends that
-// the path loses the others, had each message sent 64 times, as fast as round trips allow.
+// TestSparseAcksCauseFewResends: a peer that acknowledges one packet in 64, as if the path lost
+// the others, could make us send each message 64 times if retransmissions weren't limited.
 func TestSparseAcksCauseFewResends(t *testing.T) {
 	l := newLossTest(t, Config{})
 	channels := []uint64{l.channel}
@@ -623,8 +625,9 @@ func TestSparseAcksCauseFewResends(t *testing.T) {
 	require.Less(t, sent, fair+fair/5+maxResendDebt)
 }
 
-// TestLossyPathsMayResend: half of all packets are lost, in both directions, or four of five in
-// one. All arrives, and the debt never matters, not even for calls that are mostly header.
+// TestLossyPathsMayResend: even if half of all packets are lost in both directions, or four of
+// five in one, all messages arrive and the limit on retransmissions never matters, not even for
+// calls that consist mostly of headers.
 func TestLossyPathsMayResend(t *testing.T) {
 	random := testkit.Rand(t)
 	for _, row := range []struct {
@@ -655,8 +658,8 @@ func TestLossyPathsMayResend(t *testing.T) {
 	}
 }
 
-// TestDebtLeavesAPacketInAProbeTimeout: what is lost is sent again at last, even if the peer has
-// acknowledged hardly anything, and nothing else is sent.
+// TestDebtLeavesAPacketInAProbeTimeout: lost play is eventually sent again, even if the peer
+// has acknowledged hardly anything and nothing else is sent.
 func TestDebtLeavesAPacketInAProbeTimeout(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

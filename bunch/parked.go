@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived early or only in part, ordered by sequence. It's
-// a list rather than a ring, so that its memory depends on the number of these entries, and not on
-// how far ahead the peer is.
+// parked holds the entries of a channel that arrived early or only in part, ordered by sequence.
+// It's a list rather than a ring, so that its memory depends on the number of these entries, and
+// not on how far ahead the peer is.
 type parked struct{ queue[*slot] }
 
 // keptParked is the number of entries that an empty list keeps room for. channelCost
@@ -44,8 +44,9 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the indexes of the first and last entries of the unordered message that
-// the i-th entry belongs to. ok is false if some of them are missing or have to wait for their turn.
+// unorderedAround returns the indexes of the first and last entries of the unordered message
+// that the i-th entry belongs to. ok is false if some of them are missing or have to wait for
+// their turn.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false

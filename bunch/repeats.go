@@ -28,9 +28,10 @@ const (
 	repeatBytes = 256
 )
 
-// repeats holds small reliable bunches of play (the game's own traffic) that were sent once. They're
-// sent again in the next packet that has other bunches, so that if the first packet is lost,
-// they're late only by the time between the two packets, instead of by more than a round trip.
+// repeats holds small reliable bunches of play (the game's own traffic) that were sent once.
+// They're sent again in the next packet that has other bunches, so that if the first packet is
+// lost, they're late only by the time between the two packets, instead of by more than a round
+// trip.
 type repeats struct {
 	items [maxRepeats]item // the first n are in use
 	n     int
@@ -50,8 +51,8 @@ func (r *repeats) note(p *sentPacket) {
 	}
 }
 
-// fillRepeats adds the repeats to a packet that is sent anyway, because it has other bunches or will
-// have bulk. Otherwise the repeats wait for the next packet.
+// fillRepeats adds the repeats to a packet that is sent anyway, because it has other bunches or
+// will have bulk. Otherwise the repeats wait for the next packet.
 //
 // Repeats that don't fit are dropped. All of them are dropped if the calls alone seem to cause a
 // queue.

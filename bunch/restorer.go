@@ -177,8 +177,8 @@ func (e groupEntries) shardsNeeded() (needed int) {
 	return needed
 }
 
-// restore restores the missing bytes with the repair bunches of set, of which there must be at least
-// shardsNeeded. It returns the entries that weren't complete before.
+// restore restores the missing bytes with the repair bunches of set, of which there must be at
+// least shardsNeeded. It returns the entries that weren't complete before.
 func (e groupEntries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

@@ -19,7 +19,7 @@ func repairOf(first, count, total, index, last int) []byte {
 	return append(b, make([]byte, EntryBytes)...)
 }
 
-// TestRepairsRefused: repair bunches that no correct sender makes end the connection.
+// TestRepairsRefused: repair bunches that no correct sender would send end the connection.
 func TestRepairsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		flags   byte
@@ -42,8 +42,8 @@ func TestRepairsRefused(t *testing.T) {
 	}
 }
 
-// TestRepairsOfNothing: repair bunches for delivered entries, or that contradict received
-// ones, are counted. They hold no more memory than maxHeldRepairs, and none after trimming.
+// TestRepairsOfNothing: repair bunches for delivered entries, or that contradict entries that
+// have arrived, are counted. At most maxHeldRepairs are kept, and none after trimming.
 func TestRepairsOfNothing(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -70,15 +70,15 @@ func TestRepairsOfNothing(t *testing.T) {
 	require.Zero(t, c.restorer.held)
 	require.EqualValues(t, 40*30+1, c.Stats().DroppedRepairs)
 
-	// An entry that came is shorter than the group says.
+	// An entry that has arrived is shorter than the group says.
 	h := header{flags: flagBegin, channel: number, sequence: 1}
 	require.NoError(t, c.receiveBunch(5, h, make([]byte, 1000), 1000))
 	give(repairOf(1, 3, 16, 0, 5))
 	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredLies: what a peer makes this side restore is handled as if it had
-// arrived: here a run within a run.
+// TestRestoredLies: whatever a peer makes us restore is handled as if it had arrived, in this
+// case a run within a run.
 func TestRestoredLies(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -90,7 +90,7 @@ func TestRestoredLies(t *testing.T) {
 	require.Equal(t, PartialInitialReliableDestroy, v.Code)
 }
 
-// TestRepairsBeginNoChannel: only entries do.
+// TestRepairsBeginNoChannel: only entries open channels.
 func TestRepairsBeginNoChannel(t *testing.T) {
 	p, _ := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -103,8 +103,9 @@ func TestRepairsBeginNoChannel(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedBeforeOpen)
 }
 
-// TestRepairsInPieces: an entry of which a part is missing is restored from the parts that have
-// arrived. If there are more cuts than an honest sender makes, the repair bunch is dropped.
+// TestRepairsInPieces: an entry of which a piece is missing is restored from the pieces that
+// have arrived. If there are more cuts than an honest sender makes, the repair bunch is
+// dropped.
 func TestRepairsInPieces(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -113,7 +114,7 @@ func TestRepairsInPieces(t *testing.T) {
 	shards := [][]byte{message[:EntryBytes], message[EntryBytes : 2*EntryBytes], message[2*EntryBytes:], make([]byte, EntryBytes)}
 	parity.Make(shards, 3)
 
-	// Each range is missing of one entry only: one repair bunch restores all three.
+	// Since each range is missing from one entry only, one repair bunch restores all three.
 	cuts := []int{0, 400, 800, EntryBytes}
 	for i, flags := range []byte{flagBegin, 0, flagEnd} {
 		for k := range 3 {
@@ -139,8 +140,8 @@ func TestRepairsInPieces(t *testing.T) {
 	require.Equal(t, dropped+1, c.Stats().DroppedRepairs)
 }
 
-// BenchmarkRestoreWorst is the most work that a message can make a receiver do
-// to restore it: every entry but half in as many ranges as it takes.
+// BenchmarkRestoreWorst measures the most work that a peer can make us do to restore a message:
+// half of every entry has arrived, in as many ranges as possible.
 func BenchmarkRestoreWorst(b *testing.B) {
 	for b.Loop() {
 		set := &repairSet{group: group{flags: flagRepair | flagBegin, count: maxRepaired, total: parity.Most, last: EntryBytes}}
@@ -160,8 +161,8 @@ func BenchmarkRestoreWorst(b *testing.B) {
 	}
 }
 
-// TestLastEntryIsNotRestored: an entry that has arrived counts neither as
-// restored nor as a duplicate.
+// TestLastEntryIsNotRestored: an entry that has arrived counts neither as restored nor as a
+// duplicate.
 func TestLastEntryIsNotRestored(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -173,8 +174,8 @@ func TestLastEntryIsNotRestored(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestLateEntryStartsRestoring: an entry, or a piece of one, that arrives after
-// the repair bunches makes the missing ones be restored.
+// TestLateEntryStartsRestoring: if an entry, or a piece of one, arrives after the repair
+// bunches, the missing ones are restored then.
 func TestLateEntryStartsRestoring(t *testing.T) {
 	message := pattern(4*EntryBytes, 3)
 	shards := make([][]byte, 0, 6)
@@ -226,8 +227,8 @@ func TestLateEntryStartsRestoring(t *testing.T) {
 	}
 }
 
-// TestContradictedRepairsGo: held repair bunches are dropped as soon as
-// something arrives that contradicts their group.
+// TestContradictedRepairsGo: repair bunches are dropped as soon as something arrives that
+// contradicts their group.
 func TestContradictedRepairsGo(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -238,8 +239,8 @@ func TestContradictedRepairsGo(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredBehindAClose: entries after a close end the connection, whether
-// or not they were restored.
+// TestRestoredBehindAClose: entries after a close end the connection, whether or not they were
+// restored.
 func TestRestoredBehindAClose(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -255,9 +256,9 @@ func TestRestoredBehindAClose(t *testing.T) {
 	require.Contains(t, v.Error(), "after its close")
 }
 
-// FuzzRepairs gives a receiver entries, pieces and repair bunches of three
-// messages in any order, some more than once, and repair bunches that lie.
-// Without a lie all messages arrive as they were sent.
+// FuzzRepairs gives a receiver entries, pieces and repair bunches of three messages in any
+// order, some of them more than once, and false repair bunches. Without the latter, all
+// messages arrive as they were sent.
 func FuzzRepairs(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 0, 2, 1, 0, 0, 3, 0, 1, 2, 100})
 	f.Add([]byte{2, 5, 0, 0, 5, 0, 1, 6, 1, 1, 6, 140, 2, 6, 0})
@@ -311,8 +312,8 @@ func FuzzRepairs(f *testing.F) {
 	})
 }
 
-// repairedMessages returns the entries of messages of some sizes, from sequence
-// 1 on, and the repair bunches of all of their groups.
+// repairedMessages returns the entries of messages of the given sizes, beginning with sequence
+// 1, and the repair bunches of all of their groups.
 func repairedMessages(channel uint64, sizes []int) (all []slot, repairs [][]byte) {
 	for i, size := range sizes {
 		message := pattern(size, i)
@@ -340,7 +341,8 @@ func repairedMessages(channel uint64, sizes []int) (all []slot, repairs [][]byte
 	return all, repairs
 }
 
-// checkRestorer asserts that what waits is counted, within bounds, and of groups that differ.
+// checkRestorer asserts that the repair bunches are counted correctly and within the limit, and
+// that no two sets are for the same group.
 func checkRestorer(t testing.TB, m *restorer) {
 	held, groups := 0, map[group]bool{}
 	for _, set := range m.sets {
@@ -359,7 +361,8 @@ func checkRestorer(t testing.TB, m *restorer) {
 	atMost(t, int64(held), maxHeldRepairs, "repair bunches that wait")
 }
 
-// TestRepairsOfAnotherChannel are not touched by an entry that has a sequence of theirs.
+// TestRepairsOfAnotherChannel: an entry of another channel with the same sequence doesn't
+// affect the repair bunches.
 func TestRepairsOfAnotherChannel(t *testing.T) {
 	var r restorer
 	g := group{channel: 1, flags: flagRepair | flagWhole, first: 1, count: 4, total: 2, last: EntryBytes}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script runs operations that bytes name on a connected pair, and remembers
-// what each end must still get.
+// script runs a sequence of operations, chosen by its bytes, on a connected pair, and remembers
+// what each end has yet to receive.
 type script struct {
 	*pair
 	bytes  []byte
@@ -23,14 +23,14 @@ type script struct {
 	lends  bool // whether the last packet was lent to its end
 }
 
-// scriptSide is what one end knows of its channels, and what is on the way to it.
+// scriptSide is what one end knows of its channels, and the packets on their way to it.
 type scriptSide struct {
 	channels []uint64 // to send on; 0 first
 	closed   map[uint64]bool
 	want     map[uint64]*wanted
 }
 
-// wanted is what has been sent on one channel.
+// wanted holds the messages that were sent on one channel and haven't arrived.
 type wanted struct {
 	ordered    []string
 	any        map[string]int // ReliableUnordered
@@ -73,7 +73,7 @@ func (s *script) next() byte {
 
 func (s *script) word() int { return int(s.next())<<8 | int(s.next()) }
 
-// wanted returns what end must get on a channel.
+// wanted returns the messages that end has yet to receive on a channel.
 func (s *script) wanted(end int, channel uint64) *wanted {
 	w := s.sides[end].want[channel]
 	if w == nil {
@@ -137,7 +137,8 @@ func (s *script) pick(end int) uint64 {
 	return channels[int(s.next())%len(channels)]
 }
 
-// sizes are what breaks things; the rest is drawn.
+// sizes are the message sizes that are most likely to break something. Others are chosen at
+// random.
 var scriptSizes = []int{0, 1, 63, 64, 1097, 1098, 1099, 1100, 1101, 2199, 2200, 2201, 32768, 65535, 65536, 65537}
 
 func (s *script) sendOne(end int) {
@@ -217,8 +218,8 @@ func (s *script) closeOne(end int) {
 	}
 }
 
-// isClosed reports whether end cannot send on a channel: it closed it, or has
-// answered the peer's close.
+// isClosed reports whether end can no longer send on a channel, because it has closed the
+// channel or answered the peer's close.
 func (s *script) isClosed(end int, number uint64) bool {
 	return s.sides[end].closed[number] || s.wanted(end, number).closes
 }
@@ -246,7 +247,7 @@ func (s *script) emit(end int) {
 	}
 }
 
-// arrive hands over one packet of those on the way.
+// arrive delivers one of the packets that are on their way.
 func (s *script) arrive() {
 	if len(s.wire) == 0 {
 		return
@@ -267,7 +268,7 @@ func (s *script) arrive() {
 	}
 }
 
-// pass moves time without asking for packets.
+// pass advances the time without building packets.
 func (s *script) pass(d time.Duration) {
 	s.now = s.now.Add(d)
 	s.tell()
@@ -336,7 +337,7 @@ func (s *script) checkPayload(w *wanted, m Message) {
 	}
 }
 
-// finish lets everything arrive, and asserts that nothing is left.
+// finish delivers everything, and asserts that nothing is left.
 func (s *script) finish() {
 	for _, c := range s.ends {
 		c.Cork(false)

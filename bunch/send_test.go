@@ -33,7 +33,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestReliableBufferBoundary: UE, n out and N to send overflow iff n + N >= R + c.
+// TestReliableBufferBoundary: as in Unreal, a message of N entries overflows a buffer with n of
+// R entries in use if and only if n + N >= R + c, where c is 1 for a close.
 func TestReliableBufferBoundary(t *testing.T) {
 	for _, slots := range []int{8, 64, 256, 512} {
 		for _, policy := range []Policy{OverflowClose, OverflowError} {
@@ -74,8 +75,8 @@ func TestLongMessagesOverflowAsAWhole(t *testing.T) {
 	require.Equal(t, 31, out(c, ch))
 }
 
-// TestNaiveLoopDies: all chunks in one tick, nothing acknowledged. With entries
-// of 1,100 bytes 8 x 30 fit 255, the 9th does not.
+// TestNaiveLoopDies sends all chunks in one tick, before any is acknowledged. With entries of
+// 1,100 bytes, 8 chunks of 30 entries fit into 255, but the 9th doesn't.
 func TestNaiveLoopDies(t *testing.T) {
 	c, ch := newClient(t, Config{})
 	for i := range 8 {
@@ -88,7 +89,8 @@ func TestNaiveLoopDies(t *testing.T) {
 	require.Equal(t, 240, entries)
 }
 
-// TestGatedLoopPeaks: below half before each message, the peak is R/2-1+N.
+// TestGatedLoopPeaks: if less than half of the buffer is in use before each message, the peak
+// is R/2-1+N.
 func TestGatedLoopPeaks(t *testing.T) {
 	c, ch := newClient(t, Config{})
 	for out(c, ch) < 127 {
@@ -144,7 +146,8 @@ func TestSendRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSmallMessagesMerge: back to back on one channel they share one entry, as in Unreal.
+// TestSmallMessagesMerge: small messages that follow each other on one channel share an entry,
+// as in Unreal.
 func TestSmallMessagesMerge(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -175,8 +178,8 @@ func TestSmallMessagesMerge(t *testing.T) {
 	p.settled()
 }
 
-// TestMergingPassesAFullBuffer: a message that shares the last entry, which was
-// not sent yet, needs no slot. Unreal checks all the same.
+// TestMergingPassesAFullBuffer: a message that joins the last entry, which hasn't been sent
+// yet, needs no slot. Unreal checks for one nevertheless.
 func TestMergingPassesAFullBuffer(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 8, Overflow: OverflowError})
 	for range 6 {
@@ -308,8 +311,8 @@ func TestUnreliableBytesThatWaitAreBounded(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestSmallUnreliableMessagesThatWaitAreBounded: what a message takes beside
-// its bytes counts, or empty ones would have no bound at all.
+// TestSmallUnreliableMessagesThatWaitAreBounded: the overhead of each message counts, because
+// otherwise any number of empty ones could be queued.
 func TestSmallUnreliableMessagesThatWaitAreBounded(t *testing.T) {
 	for _, size := range []int{0, 1, 20, 100} {
 		c, ch := newClient(t, Config{})

@@ -67,9 +67,9 @@ func (s *slot) has(off, end uint16) bool {
 	})
 }
 
-// pad extends the last entry of a run to EntryBytes with zeros, because the parity in repair bunches
-// was computed with them. The zeros count as arrived. If it extends the payload, pad copies it. ok
-// is false if the entry is in too many pieces.
+// pad extends the last entry of a run to EntryBytes with zeros, because the parity in repair
+// bunches was computed with them. The zeros count as arrived. If it extends the payload, pad
+// copies it. ok is false if the entry is in too many pieces.
 func (s *slot) pad() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -158,8 +158,8 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin counts wasted bytes, which the payload of s keeps in memory in addition to its own. If the sum
-// would exceed maxPinned, it does nothing and returns false.
+// pin counts wasted bytes, which the payload of s keeps in memory in addition to its own. If the
+// sum would exceed maxPinned, it does nothing and returns false.
 func (p *payloadMemory) pin(s *slot, wasted int) bool {
 	if p.pinned+wasted > maxPinned {
 		return false

@@ -148,8 +148,8 @@ type Event struct {
 	Asks     bool
 }
 
-// traced reports whether there's a Trace. Callers check it before they make an Event, because making
-// one takes 10% of the time needed to handle a message.
+// traced reports whether there's a Trace. Callers check it before they make an Event, because
+// making one takes 10% of the time needed to handle a message.
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
 // trace stamps an event with the current time and passes it to Trace.

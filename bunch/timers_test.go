@@ -41,8 +41,8 @@ func TestCorkHoldsATick(t *testing.T) {
 	require.Equal(t, 3, p.sent[0])
 }
 
-// TestChangesDuringATickStay: what an owner does in a tick changes nothing, and
-// takes back no change of before.
+// TestChangesDuringATickStay: during a tick, an owner's calls don't set Changed, but don't
+// clear an earlier change either.
 func TestChangesDuringATickStay(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.opened(Normal)
@@ -61,9 +61,9 @@ func TestChangesDuringATickStay(t *testing.T) {
 	}
 }
 
-// TestTicksWithoutAPause: where ticks take longer than their time, the next one begins
-// before the carrier has had a turn for the last one. When that held all back again,
-// an end with bulk, whose carrier has a goroutine of its own, was mute for seconds.
+// TestTicksWithoutAPause: if ticks take longer than their interval, the next one begins before
+// the carrier has sent the messages of the last one. If the cork held them back again, an end
+// with bulk, whose carrier runs on its own goroutine, would send nothing for seconds.
 func TestTicksWithoutAPause(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -87,9 +87,9 @@ func TestTicksWithoutAPause(t *testing.T) {
 	require.Equal(t, 2, p.sent[0])
 }
 
-// TestTicksDoNotHoldBulk: a transfer continues while a tick is simulated. When
-// it did not, a server whose ticks took 20 ms of their 33 sent at 0.4 of the
-// link's rate, and an overloaded one at a thirtieth.
+// TestTicksDoNotHoldBulk: a transfer continues while a tick is simulated. Otherwise, a server
+// whose ticks take 20 of 33 ms would send at 0.4 of the link's rate, and an overloaded one at a
+// thirtieth.
 func TestTicksDoNotHoldBulk(t *testing.T) {
 	p := newPair(t, Config{})
 	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)
@@ -103,8 +103,7 @@ func TestTicksDoNotHoldBulk(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestKeepAlive: an idle end asks for an ack now and then, and no more often.
-// The other end answers, and asks for nothing.
+// TestKeepAlive: an idle end asks for an ack once in each interval. The other end only answers.
 func TestKeepAlive(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -149,8 +148,9 @@ func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
-// TestLongTicksAreHeard: an end that is corked for minutes acknowledges, asks for what it lacks
-// and raises the limit, and sends nothing new. Either end is corked in turn, on a lossy path.
+// TestLongTicksAreHeard: an end that is corked for minutes sends nothing new, but still
+// acknowledges, asks for retransmissions and raises the limit. Either end is corked in turn, on
+// a lossy path.
 func TestLongTicksAreHeard(t *testing.T) {
 	random := testkit.Rand(t)
 	for corked := range 2 {
@@ -181,8 +181,8 @@ func TestLongTicksAreHeard(t *testing.T) {
 	}
 }
 
-// TestLimitOfALongTick: the first 40 ms of a tick a higher limit waits for
-// company, so that one tick is one datagram.
+// TestLimitOfALongTick: for the first 40 ms of a tick, a higher limit waits for other data, so
+// that the tick is sent in a single datagram.
 func TestLimitOfALongTick(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.Cork(true)
@@ -213,8 +213,8 @@ func TestEverySixteenthAckOnlyPacketPings(t *testing.T) {
 	require.Equal(t, 4, pings, "every 16th")
 }
 
-// TestHistoryShrinks: after the ack of a ping, the receiver's next acks leave
-// out what it acknowledged before.
+// TestHistoryShrinks: after the ack of a ping, the receiver's acks leave out the numbers that
+// it has acknowledged before.
 func TestHistoryShrinks(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -252,7 +252,7 @@ func TestTrim(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestClockThatRunsBack: now never does within the machine.
+// TestClockThatRunsBack: the connection's own clock never runs backwards.
 func TestClockThatRunsBack(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.at = l.at.Add(time.Hour)
@@ -297,9 +297,9 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, Event{At: 50 * ms, Kind: "ready", Number: uint64(l.acks), Channel: 2, Bytes: 1}, events[len(events)-1])
 }
 
-// TestProbeForALimitIsNotOverdue: an end that begins to wait for a higher limit long
-// after its last packet asks for it a probe timeout later, and not in the past, for
-// which no driver can wait (a script of TestScripts, QUIVER_SEED=11167654613008467994).
+// TestProbeForALimitIsNotOverdue: an end that is blocked by the limit long after its last
+// packet asks for a higher one after a probe timeout, and not at a time in the past, for which
+// no driver could wait (a script of TestScripts, QUIVER_SEED=11167654613008467994).
 func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -312,7 +312,8 @@ func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
 }
 
-// TestTrimOfAnAssembly: a complete message in parts keeps memory for the next one, for a while.
+// TestTrimOfAnAssembly: the memory of a complete message in parts is kept for the next one, but
+// only for a while.
 func TestTrimOfAnAssembly(t *testing.T) {
 	r := newReceiver(t, Config{})
 	_, due := r.NextTimeout()
@@ -324,8 +325,8 @@ func TestTrimOfAnAssembly(t *testing.T) {
 	require.Nil(t, r.assemblies.spare)
 }
 
-// TestTrimOfBulk: what bulk had in flight is given up within two seconds, but
-// for as much as play may need.
+// TestTrimOfBulk: the memory of bulk that was in flight is freed within two seconds, except for
+// what play may need.
 func TestTrimOfBulk(t *testing.T) {
 	p := newPair(t, Config{})
 	p.open(0, Bulk)
@@ -337,8 +338,8 @@ func TestTrimOfBulk(t *testing.T) {
 	require.LessOrEqual(t, len(c.blocks.full.items), maxSmall)
 }
 
-// TestTrimBesidePlay: memory that only a burst needed is freed even while play
-// continues; memory that play needs is not.
+// TestTrimBesidePlay: memory that was only needed for a burst is freed while play continues,
+// and memory that play needs isn't.
 func TestTrimBesidePlay(t *testing.T) {
 	p := newPair(t, Config{})
 	bulk, play := p.open(0, Bulk), p.open(0, Normal)

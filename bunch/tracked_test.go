@@ -13,17 +13,17 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// trackedBunch is a tracked message as a peer writes it.
+// trackedBunch returns a bunch with a tracked message.
 func trackedBunch(channel uint64, payload string) []byte {
 	return appendBunch(nil, header{flags: trackedFlags, channel: channel}, []byte(payload))
 }
 
-// track sends a message of which nothing but its record is of interest.
+// track sends a tracked message with arbitrary content.
 func (p *pair) track(end int, channel, record uint64) {
 	require.NoError(p.t, p.ends[end].SendTracked(channel, record, fmt.Appendf(nil, "t%d", record)))
 }
 
-// fates fetches all fates as text, two at a time.
+// fates returns all fates as text, and fetches them two at a time.
 func fates(c *Conn) (all []string) {
 	var some [2]Fate
 	for {
@@ -37,7 +37,7 @@ func fates(c *Conn) (all []string) {
 	}
 }
 
-// texts fetches all messages that wait as text.
+// texts takes all messages that are ready and returns them as text.
 func (p *pair) texts(end int) (all []string) {
 	for _, m := range p.take(end) {
 		all = append(all, string(m.Payload))
@@ -45,7 +45,7 @@ func (p *pair) texts(end int) (all []string) {
 	return all
 }
 
-// opened opens a channel at the client and lets the server acknowledge it.
+// opened opens a channel at the client and runs until the server has acknowledged it.
 func (p *pair) opened(priority Priority) uint64 {
 	ch := p.open(0, priority)
 	p.send(0, ch, Reliable, []byte("open"))
@@ -55,7 +55,7 @@ func (p *pair) opened(priority Priority) uint64 {
 	return ch
 }
 
-// newTracked is a pair with a channel that the server has acknowledged.
+// newTracked returns a pair with a channel that the server has acknowledged.
 func newTracked(t testing.TB) (p *pair, c *Conn, ch uint64) {
 	p = newPair(t, Config{})
 	ch = p.opened(Normal)
@@ -98,7 +98,8 @@ func TestTrackedLeavesBetweenCallsAndBulk(t *testing.T) {
 	p.settled()
 }
 
-// TestTrackedIsPlay: it goes into no large packet, which would make it wait for the rest of that.
+// TestTrackedIsPlay: tracked messages don't go into large packets, where they would have to
+// wait for the rest of the packet.
 func TestTrackedIsPlay(t *testing.T) {
 	p, c, ch := newTracked(t)
 	bulk := p.opened(Bulk)
@@ -110,7 +111,7 @@ func TestTrackedIsPlay(t *testing.T) {
 	require.Equal(t, recovery.Content{Play: true, Bulk: true}, c.Content())
 }
 
-// TestTraceOfTracked: a trace distinguishes them from unreliable messages.
+// TestTraceOfTracked: a trace distinguishes tracked from unreliable messages.
 func TestTraceOfTracked(t *testing.T) {
 	var kinds []string
 	p := newPair(t, Config{Trace: func(e Event) {
@@ -123,7 +124,7 @@ func TestTraceOfTracked(t *testing.T) {
 	require.Equal(t, []string{"bunch", "ready"}, kinds)
 }
 
-// TestTrackedFillsItsPackets: as many as fit, and none is cut.
+// TestTrackedFillsItsPackets: a packet takes as many tracked messages as fit, and none is cut.
 func TestTrackedFillsItsPackets(t *testing.T) {
 	p, c, ch := newTracked(t)
 	for record := range uint64(40) {
@@ -185,8 +186,8 @@ func TestSendTrackedRefuses(t *testing.T) {
 	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
 }
 
-// TestTrackedBeforeTheOpenIsAcked: the message is sent, is dropped if it
-// overtakes the open, and is reported as kept all the same.
+// TestTrackedBeforeTheOpenIsAcked: a message that is sent before the open is acknowledged is
+// dropped if it overtakes the open, but nevertheless reported as kept.
 func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -208,8 +209,8 @@ func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	require.Equal(t, uint64(1), p.ends[1].Stats().DroppedBeforeOpen)
 }
 
-// TestOpened: all of the message that opens the channel must be acked, because
-// a part of it does not open the channel at the peer.
+// TestOpened: all of the message that opens the channel must be acknowledged, because a part of
+// it doesn't open the channel at the peer.
 func TestOpened(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -286,7 +287,8 @@ func TestTrackedFateAfterSilence(t *testing.T) {
 	}
 }
 
-// TestTrackedFateOfACarrierThatTells: that a datagram arrived is not that it was kept.
+// TestTrackedFateOfACarrierThatTells: the arrival of a datagram doesn't mean that its contents
+// were kept.
 func TestTrackedFateOfACarrierThatTells(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -353,7 +355,7 @@ func TestUnsentTracked(t *testing.T) {
 	p.settled()
 }
 
-// TestTakeBack: at each tick the owner composes new messages.
+// TestTakeBack: an owner that composes new messages at each tick takes back the old ones.
 func TestTakeBack(t *testing.T) {
 	p, c, ch := newTracked(t)
 	c.Cork(true)
@@ -459,7 +461,8 @@ func TestTrackedWaits(t *testing.T) {
 	require.False(t, l.probesFrequently())
 }
 
-// TestTrackedAfterAnOutage: what waited through it is stale, what was sent last is not.
+// TestTrackedAfterAnOutage: messages that waited through the outage are stale, but the latest
+// ones aren't.
 func TestTrackedAfterAnOutage(t *testing.T) {
 	p, c, ch := newTracked(t)
 	p.drop = func(int, []byte) bool { return true }
@@ -478,8 +481,8 @@ func TestTrackedAfterAnOutage(t *testing.T) {
 	p.settled()
 }
 
-// TestTrackedBeforeBulkInTime: bulk waits for them, and nothing else does; nor
-// do they saturate the path.
+// TestTrackedBeforeBulkInTime: bulk waits for tracked messages, but nothing else does, and they
+// don't saturate the path.
 func TestTrackedBeforeBulkInTime(t *testing.T) {
 	p := newPair(t, Config{Rate: 10_000})
 	c, ch, bulk := p.ends[0], p.opened(Normal), p.opened(Bulk)
@@ -503,7 +506,7 @@ func TestTrackedBeforeBulkInTime(t *testing.T) {
 	require.False(t, saturated)
 }
 
-// TestTrackedThatNobodyTakesBack: what waits is bounded on this side, too.
+// TestTrackedThatNobodyTakesBack: the sender's queue is limited as well.
 func TestTrackedThatNobodyTakesBack(t *testing.T) {
 	p, c, ch := newTracked(t)
 	c.Cork(true)
@@ -540,7 +543,8 @@ func TestTrackedBeforeOpenAndAfterClose(t *testing.T) {
 	require.False(t, r.Missed(), "the peer closed it")
 }
 
-// TestTrackedComesAsItComes: older packets too, each with its number.
+// TestTrackedComesAsItComes: messages are delivered as they arrive, even from older packets,
+// with their packet's number.
 func TestTrackedComesAsItComes(t *testing.T) {
 	r := newOpened(t, 1)
 	var got []uint64
@@ -555,7 +559,8 @@ func TestTrackedComesAsItComes(t *testing.T) {
 	require.Equal(t, []uint64{5, 5, 4, 4, 6, 6, 65_600, 65_600}, got)
 }
 
-// TestMissed: what does not fit is dropped, and the owner learns that the peer knows nothing of it.
+// TestMissed: messages for which there is no room are dropped. The owner is told, because the
+// peer doesn't know.
 func TestMissed(t *testing.T) {
 	r := newOpened(t, 1)
 	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
@@ -619,7 +624,7 @@ func TestTrackedViolations(t *testing.T) {
 	})
 }
 
-// A channel that the receiver opened and both closed is still its own.
+// A channel that the receiver opened remains the receiver's after both ends have closed it.
 func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 	p, c, ch := newTracked(t)
 	require.NoError(t, c.Close(ch, nil))
@@ -628,8 +633,8 @@ func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.Next), trackedBunch(ch, "x"))))
 }
 
-// TestRandomTrackedBunches: whatever follows the flag, the connection continues
-// or ends with a code.
+// TestRandomTrackedBunches: whatever bytes follow the flags, the connection continues or ends
+// with a code.
 func TestRandomTrackedBunches(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 2000 {
@@ -651,7 +656,7 @@ func TestRandomTrackedBunches(t *testing.T) {
 	}
 }
 
-// TestTrackedMemoryGoesBack: an idle connection is small, whatever it sent.
+// TestTrackedMemoryGoesBack: an idle connection is small, no matter what it has sent.
 func TestTrackedMemoryGoesBack(t *testing.T) {
 	p, c, ch := newTracked(t)
 	for record := range uint64(3000) {

@@ -93,8 +93,8 @@ func (m *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte)
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. If there's no room for it, it replaces the oldest ones
-// of its channel, because newer messages are worth more.
+// sendUnreliable queues an unreliable message. If there's no room for it, it replaces the oldest
+// ones of its channel, because newer messages are worth more.
 //
 // A message that has been sent in part stays, though, because none would ever arrive whole if the
 // next message always replaced it. If the channel has nothing else to drop, the new message is

@@ -2,15 +2,15 @@ package bunch
 
 import "slices"
 
-// A placedUnreliable is an unreliable bunch in the last packet, with a copy of the message as it was
-// before the bunch was added.
+// A placedUnreliable is an unreliable bunch in the last packet, with a copy of the message as it
+// was before the bunch was added.
 type placedUnreliable struct {
 	channel *channel
 	unreliableMessage
 }
 
-// commitLast is called before the next packet is built. It frees what Unsent would need to take back
-// the last packet.
+// commitLast is called before the next packet is built. It frees what Unsent would need to take
+// back the last packet.
 func (c *Conn) commitLast() {
 	for _, u := range c.lastUnreliable {
 		if u.atLastPart() {

@@ -339,8 +339,9 @@ type group struct {
 
 // A repair is a repair bunch: one of the parity shards of a group.
 //
-// The receiver can restore a group of n entries once any n of its entries and repair bunches have
-// arrived. If fewer arrive, nothing but time is lost, because lost entries are retransmitted anyway.
+// The receiver can restore a group of n entries once any n of its entries and repair bunches
+// have arrived. If fewer arrive, nothing but time is lost, because lost entries are
+// retransmitted anyway.
 type repair struct {
 	group
 	index int    // which of the group's repair bunches this is, below total
