@@ -14,7 +14,7 @@ import (
 
 const ms = time.Millisecond
 
-// arrived records packets that arrive at now, each of which asks for an ack.
+// arrived records the arrival of packets, each of which is ack-eliciting.
 func (r *received) arrived(now time.Duration, numbers ...uint64) {
 	for _, n := range numbers {
 		gap := n != r.Next
@@ -24,7 +24,7 @@ func (r *received) arrived(now time.Duration, numbers ...uint64) {
 	}
 }
 
-// acked returns the numbers that an ack names, newest first.
+// acked returns the numbers that an ack reports, newest first.
 func ackedNumbers(t testing.TB, b []byte) (numbers []uint64) {
 	var h packetHeader
 	_, err := parsePacketHeader(append([]byte{Protocol, flagAcks, 0, 0, 0, 0}, b...), &h)
@@ -129,9 +129,9 @@ func TestAckFloor(t *testing.T) {
 	require.Equal(t, []uint64{seenWindow + 10}, ackedNumbers(t, b))
 }
 
-// TestAcksTellOfTheLate: an ack has room for few gaps. If packets arrive late,
-// after hundreds of others, there are more gaps above them than that. Every
-// second ack reports the late ones; otherwise none would.
+// TestAcksTellOfTheLate: an ack has room for few gaps. If packets arrive late, after hundreds
+// of others, there may be more gaps above them than that. Every second ack therefore reports
+// the late ones.
 func TestAcksTellOfTheLate(t *testing.T) {
 	const late, room = 300, maxHeaderBytes - packetHeaderBytes // of every other packet, beside an entry
 	var r received
@@ -150,8 +150,8 @@ func TestAcksTellOfTheLate(t *testing.T) {
 	}
 }
 
-// TestAcksTellOfAClump: if packets arrive at once with more gaps than an ack
-// has room for, the next acks report the rest, even if more packets arrive.
+// TestAcksTellOfAClump: if packets arrive at once with more gaps than fit into an ack, the next
+// acks report the rest, even if more packets arrive.
 func TestAcksTellOfAClump(t *testing.T) {
 	var r received
 	told := map[uint64]bool{}
@@ -168,8 +168,8 @@ func TestAcksTellOfAClump(t *testing.T) {
 	require.Len(t, told, 600)
 }
 
-// TestEverySecondAckTellsOfTheNewest: many numbers may be left out, but the
-// peer waits for the newest.
+// TestEverySecondAckTellsOfTheNewest: however many numbers were left out, the peer waits for
+// the newest ones.
 func TestEverySecondAckTellsOfTheNewest(t *testing.T) {
 	var r received
 	for n := uint64(0); n < 1000; n += 2 {
@@ -181,7 +181,8 @@ func TestEverySecondAckTellsOfTheNewest(t *testing.T) {
 	}
 }
 
-// TestAcksOfAClumpThatFills: what an ack had no room for may be in the first run of the next one.
+// TestAcksOfAClumpThatFills: numbers that didn't fit into an ack may become part of the next
+// ack's first run.
 func TestAcksOfAClumpThatFills(t *testing.T) {
 	var r received
 	for n := uint64(0); n < 1000; n += 2 {
@@ -198,7 +199,7 @@ func TestAcksOfAClumpThatFills(t *testing.T) {
 	require.True(t, r.omitted.empty())
 }
 
-// tell records the numbers in an ack.
+// tell records the numbers that an ack reports.
 func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
 	b, covered := r.appendAcks(nil, 0, room)
 	require.LessOrEqual(t, len(b), room)
@@ -289,9 +290,9 @@ func TestAckTimer(t *testing.T) {
 	require.True(t, r.urgent)
 }
 
-// TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet once
-// made this end clear as many bits one by one, 30 µs for a packet of ten bytes.
-// Received numbers are remembered, and nothing else, however far the numbers leap.
+// TestNumbersThatLeap: however far the numbers leap, received numbers are remembered, and no
+// others. A peer that skips 8,192 numbers with each packet mustn't make us clear as many bits
+// one by one, which would take 30 µs for a packet of ten bytes.
 func TestNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	var r received
@@ -312,8 +313,8 @@ func TestNumbersThatLeap(t *testing.T) {
 	}
 }
 
-// TestPacketThatIsGivenUpTellsNothing: a packet that turns out to have no
-// content is not sent, and neither are its acks.
+// TestPacketThatIsGivenUpTellsNothing: if a packet turns out to have no bunches, it isn't sent,
+// so its acks don't count as reported.
 func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.flow.limit = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// steady moves messages from one end to the other without a wire between, and acks back.
+// steady moves messages from one end to the other without a path between them, and acks back.
 type steady struct {
 	*pair
 	channel uint64
@@ -26,9 +26,8 @@ func newSteady(t testing.TB, priority Priority) *steady {
 	return s
 }
 
-// exchange lets both ends send what is ready until neither has more. Payloads
-// alias buf, so it is for tests that look at none; the datagram that a real
-// carrier hands over is an allocation of its own.
+// exchange lets both ends send until neither has anything left. Payloads alias buf, which is
+// only acceptable for tests that don't look at them. A real carrier allocates each datagram.
 func (s *steady) exchange() {
 	for again := true; again; {
 		again = false
@@ -61,7 +60,7 @@ func (s *steady) fetch() (n int) {
 	return n
 }
 
-// tick moves time so that the ack timers are due.
+// tick advances the time so that acks are due.
 func (s *steady) tick() {
 	s.now = s.now.Add(40 * ms)
 	for _, c := range s.ends {
@@ -71,9 +70,9 @@ func (s *steady) tick() {
 	}
 }
 
-// TestSteadyStateAllocatesOnlyPayloads counts Send, AppendPacket, Receive, acks
-// and Next together. A payload is copied out of its datagram when it is smaller
-// than a quarter of it, else it aliases the datagram: at most one allocation.
+// TestSteadyStateAllocatesOnlyPayloads measures Send, AppendPacket, Receive, acks and Next
+// together. A payload is copied if it's smaller than a quarter of its datagram, and otherwise
+// aliases the datagram, so there's at most one allocation.
 func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -176,8 +175,8 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 	}
 }
 
-// TestTrackedAllocatesOnlyPayloads: what an owner does at each tick, with
-// losses, taken back and unsent ones.
+// TestTrackedAllocatesOnlyPayloads does what an owner does at each tick, with losses and with
+// messages that are taken back or couldn't be sent.
 func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -233,8 +232,8 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 	}
 }
 
-// requireAllocs wants that many allocations of each round. The race detector
-// has pools forget memory now and then: a round only has to run then.
+// requireAllocs requires the given number of allocations per round. The race detector makes
+// pools forget memory now and then, so with it a round only has to run.
 func requireAllocs(t *testing.T, want float64, round func()) {
 	t.Helper()
 	if got := testing.AllocsPerRun(500, round); !testkit.Race {

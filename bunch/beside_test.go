@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPacketsBesideOthers is about play whose next packet is sent much later,
-// while another machine's bulk shows what the path does.
+// TestPacketsBesideOthers is about play whose next packet is sent much later, while another
+// protocol's bulk shows what becomes of packets on the path.
 func TestPacketsBesideOthers(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

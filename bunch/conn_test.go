@@ -41,8 +41,8 @@ func TestConfigIsChecked(t *testing.T) {
 	require.Equal(t, Protocol, c.FirstByte())
 }
 
-// TestLimitsWithoutEnd: the largest times and limits of Go, used to mean no
-// limit, end no connection.
+// TestLimitsWithoutEnd: the largest durations and numbers of Go, used to mean that there is no
+// limit, don't end a connection.
 func TestLimitsWithoutEnd(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: math.MaxInt64, ReceiveLimit: math.MaxInt})
 	number, err := p.ends[0].Open(Normal)
@@ -92,7 +92,7 @@ func TestRefusalAllocatesNothingOnTheWire(t *testing.T) {
 	}))
 }
 
-// TestIdleConnIsSmall: 1,000 players in a lobby.
+// TestIdleConnIsSmall measures the memory of 1,000 players in a lobby.
 func TestIdleConnIsSmall(t *testing.T) {
 	const n = 200
 	conns := make([]*pair, n)

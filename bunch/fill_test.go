@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// bunchesOf lists the bunches of a packet as "channel/sequence" with the bytes of a piece.
+// bunchesOf returns the bunches of a packet as "channel/sequence", with the bytes of a piece.
 func bunchesOf(t testing.TB, packet []byte) (all []string) {
 	var h packetHeader
 	rest, err := parsePacketHeader(packet, &h)
@@ -28,9 +28,9 @@ func bunchesOf(t testing.TB, packet []byte) (all []string) {
 	return all
 }
 
-// TestPacketsAreExactlyFull: GSO batches datagrams only while each has exactly
-// the maximum, so every packet but the last of a stream is full to the byte,
-// whatever the maximum and the width of the channel's number.
+// TestPacketsAreExactlyFull: GSO only batches datagrams that all have the maximum size, so
+// every packet of a stream but the last is full to the byte, whatever the maximum and the
+// length of the channel's number.
 func TestPacketsAreExactlyFull(t *testing.T) {
 	buf, payload := make([]byte, 0, 1500), make([]byte, 65536)
 	for i, channel := range []uint64{1, 63, 65, 16383, 16385, maxChannelNumber} {
@@ -100,14 +100,15 @@ func TestPriorities(t *testing.T) {
 	require.Equal(t, []string{"0/0", "1/0", "3/0", "5/0", "7/0"}, bunchesOf(t, b))
 }
 
-// TestPlayOvertakesBulkAndItsResends: and within one priority resends precede what is new.
+// TestPlayOvertakesBulkAndItsResends: play goes before bulk, and within a priority
+// retransmissions go before new messages.
 func TestPlayOvertakesBulkAndItsResends(t *testing.T) {
 	l := newLossTest(t, Config{})
 	bulk := l.sendBulk(20_000)
 	l.sendPackets(0)
 	sent := l.packets()
 	require.NoError(t, l.Send(bulk, Reliable, pattern(9000, 1)))
-	l.SetWindow(2000) // nothing of bulk may leave
+	l.SetWindow(2000) // no bulk may be sent
 	require.Zero(t, l.packets())
 	l.wait(50 * ms)
 	l.mustAck(4, uint32(sent-1))
@@ -140,8 +141,9 @@ func TestChannelsOfOnePriorityTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:164]"}, bunchesOf(t, packet))
 }
 
-// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun, and parts
-// of an unreliable one that the messages of many channels lie between would not be put together.
+// TestBulkTakesTurnsByMessage: all messages that have begun are charged to the limit, so bulk
+// takes turns by message. If parts of an unreliable message were interleaved with messages of
+// many channels, they couldn't be assembled.
 func TestBulkTakesTurnsByMessage(t *testing.T) {
 	for d := Reliable; d <= UnreliableSequenced; d++ {
 		bulkTakesTurns(t, d)
@@ -170,8 +172,8 @@ func bulkTakesTurns(t *testing.T, d Delivery) {
 	require.Equal(t, []string{"1", "3", "1", "3"}, order)
 }
 
-// TestBulkAsksForAcks: a sixteenth of the window after the last, not more often
-// than on every second packet.
+// TestBulkAsksForAcks: a packet asks for an ack once per sixteenth of the window, but at most
+// every second packet does.
 func TestBulkAsksForAcks(t *testing.T) {
 	for _, test := range []struct{ packets, every int }{{10, 2}, {128, 8}} {
 		p := newPair(t, Config{})
@@ -190,8 +192,8 @@ func TestBulkAsksForAcks(t *testing.T) {
 	}
 }
 
-// TestBlockedChannelHoldsNobodyUp: what waits for a higher limit lets the
-// unreliable messages of others fill the packet.
+// TestBlockedChannelHoldsNobodyUp: while a channel waits for a higher limit, unreliable
+// messages of others fill the packet.
 func TestBlockedChannelHoldsNobodyUp(t *testing.T) {
 	p := newPair(t, Config{})
 	a, b := p.open(0, Normal), p.open(0, Normal)
@@ -218,7 +220,8 @@ func TestUnreliableKeepsItsPlaceAmongReliable(t *testing.T) {
 	require.Equal(t, "u", string(got[1].Payload))
 }
 
-// TestBulkFillsLargePackets, but play does not wait for the rest of one.
+// TestBulkFillsLargePackets: bulk fills large packets, but play doesn't have to wait for the
+// rest of one.
 func TestBulkFillsLargePackets(t *testing.T) {
 	const most = 8900
 	p := newPair(t, Config{})
@@ -279,7 +282,7 @@ func TestHistoryBoundsWhatIsUndecided(t *testing.T) {
 	}
 }
 
-// TestMaxBelowTheLeast: a path of less than 1,163 bytes carries nothing.
+// TestMaxBelowTheLeast: no packets are sent on a path for less than 1,163 bytes.
 func TestMaxBelowTheLeast(t *testing.T) {
 	c, ch := newClient(t, Config{})
 	require.NoError(t, c.Send(ch, Reliable, nil))
@@ -292,8 +295,8 @@ func TestMaxBelowTheLeast(t *testing.T) {
 	require.Equal(t, len(b)-len(prefix), c.InFlight())
 }
 
-// TestEntryFitsBesideTheLargestHeaders: 1,163 bytes hold an entry, acks that
-// fill their room, a limit and the widest bunch header.
+// TestEntryFitsBesideTheLargestHeaders: a packet of 1,163 bytes has room for an entry along
+// with as many acks as are allowed, a limit and the largest bunch header.
 func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.channels.ourNext = maxChannelNumber
@@ -312,8 +315,8 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	require.Equal(t, maxHeaderBytes+1+4+2+2+EntryBytes, len(b))
 }
 
-// TestPiecesAreNotTiny: remaining room takes a piece of the next entry only if
-// that has at least minPiece bytes.
+// TestPiecesAreNotTiny: the remaining room is only filled with a piece of the next entry if the
+// piece has at least minPiece bytes.
 func TestPiecesAreNotTiny(t *testing.T) {
 	for left, want := range map[int][]string{minPiece: {"1/0", "1/1", "1/2[0:16]"}, minPiece - 1: {"1/0", "1/1"}} {
 		c, ch := newClient(t, Config{})

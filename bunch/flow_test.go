@@ -49,7 +49,8 @@ func TestFlowCounts(t *testing.T) {
 	require.False(t, f.allows(2, Bulk))
 }
 
-// TestAccountsAgree sends thousands of messages of all kinds both ways over a bad path.
+// TestAccountsAgree sends thousands of messages of all kinds in both directions over a bad
+// path.
 func TestAccountsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	p := newPair(t, Config{Overflow: OverflowError})
@@ -87,7 +88,7 @@ func TestAccountsAgree(t *testing.T) {
 	}
 }
 
-// TestBlockedSenderSurvivesLostLimits: every packet with a limit is lost for a while.
+// TestBlockedSenderSurvivesLostLimits: for a while, every packet with a limit is lost.
 func TestBlockedSenderSurvivesLostLimits(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
 	ch := p.open(0, Normal)
@@ -115,7 +116,8 @@ func TestBlockedSenderSurvivesLostLimits(t *testing.T) {
 	p.settled()
 }
 
-// TestBlockedSenderAsks: even when the receiver believes that its limit arrived.
+// TestBlockedSenderAsks: a blocked sender asks for a limit even if the receiver believes that
+// its limit has arrived.
 func TestBlockedSenderAsks(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
 	ch := p.open(0, Normal)
@@ -151,7 +153,8 @@ func TestPeerBeyondTheLimitCloses(t *testing.T) {
 	requireCode(t, ReceiveLimitExceeded, err)
 }
 
-// TestControlPassesAStoppedWorld: it is exempt from the limit, but has a bound of its own.
+// TestControlPassesAStoppedWorld: control messages are exempt from the limit, but have a limit
+// of their own.
 func TestControlPassesAStoppedWorld(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
 	ch := p.open(0, High)
@@ -212,7 +215,8 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	checkConn(t, r.Conn)
 }
 
-// TestWaited is right to 16 µs, however long the connection lives, and never less than nothing.
+// TestWaited: Waited is accurate to 16 µs, no matter how old the connection is, and never
+// negative.
 func TestWaited(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Hour, 19 * time.Hour, 1000 * time.Hour} {
 		r := newOpened(t, 1)
@@ -244,8 +248,7 @@ func TestTakeHandsOutLittleAtATime(t *testing.T) {
 	require.Equal(t, 1, r.Take(into))
 }
 
-// A window is tight when a quarter of it goes through within a round trip, and
-// is said to be so once.
+// A window is tight if a quarter of it is used within a round trip, which is reported once.
 func TestTightWindow(t *testing.T) {
 	var f flow
 	f.init(minReceiveLimit)
@@ -258,9 +261,9 @@ func TestTightWindow(t *testing.T) {
 	require.False(t, f.tight)
 }
 
-// TestLimitNeverStopsAMessageInTheMiddle: long messages on many channels at once
-// are more than the peer lets wait. If each got a part of the limit, none would
-// become whole and the limit would never rise. Play is not held up by bulk.
+// TestLimitNeverStopsAMessageInTheMiddle: long messages on many channels at once exceed the
+// limit. If each got a part of it, none would become whole and the limit would never rise. Bulk
+// doesn't hold up play.
 func TestLimitNeverStopsAMessageInTheMiddle(t *testing.T) {
 	p := newPair(t, Config{})
 	bulk, got := make(map[uint64]int), 0

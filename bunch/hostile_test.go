@@ -11,11 +11,11 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// allowed is how much more than its cost a connection may hold: the limits in
-// cost.go besides the receive limit, and the records of sent packets.
+// allowed is how much a connection may hold in addition to the receive limit: the other limits
+// in cost.go, and the records of sent packets.
 const allowed = 1 << 20
 
-// hostile is a peer that writes what it likes, whatever c says of it.
+// hostile is a peer that sends arbitrary packets to c.
 type hostile struct {
 	t      testing.TB
 	c      *Conn
@@ -26,7 +26,7 @@ type hostile struct {
 	err    error
 }
 
-// newHostile begins a connection that has opened so many channels of its own.
+// newHostile returns a connection that has opened the given number of channels.
 func newHostile(t testing.TB, config Config, own int) *hostile {
 	h := &hostile{t: t, now: epoch, base: testkit.Heap()}
 	c, err := NewConn(epoch, config)
@@ -42,8 +42,8 @@ func newHostile(t testing.TB, config Config, own int) *hostile {
 	return h
 }
 
-// sends passes a packet to the connection, in a datagram of its own followed by
-// some meaningless bytes. It returns false once the connection has ended.
+// sends passes a packet to the connection, in a datagram of its own and followed by some
+// meaningless bytes. It returns false once the connection has ended.
 func (h *hostile) sends(filler int, bunches ...[]byte) bool {
 	packet := packetOf(h.number, bunches...)
 	for filler > 0 {
@@ -62,7 +62,8 @@ func (h *hostile) packet(packet []byte) bool {
 	return h.err == nil
 }
 
-// nothing is a bunch that is dropped: unreliable, and with a number of the peer's above all others.
+// nothing returns a bunch that is dropped, because it's unreliable and on a channel that the
+// peer hasn't opened.
 func (h *hostile) nothing(size int) []byte {
 	number := uint64(maxChannelNumber)
 	if h.c.config.Client {
@@ -71,7 +72,7 @@ func (h *hostile) nothing(size int) []byte {
 	return appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: number}, make([]byte, size))
 }
 
-// drain lets c send all that it has, and acknowledges it or not.
+// drain builds all packets that c can send, and may acknowledge them.
 func (h *hostile) drain(acks bool) {
 	for {
 		_, n, ok := h.c.AppendPacket(h.now, nil, 1404)
@@ -84,25 +85,25 @@ func (h *hostile) drain(acks bool) {
 	}
 }
 
-// fetch is what the application does.
+// fetch takes messages, as the owner does.
 func (h *hostile) fetch() {
 	for _, ok := h.c.Next(); ok; _, ok = h.c.Next() {
 	}
 }
 
-// paysFor reports whether the limit allows so much more.
+// paysFor reports whether the limit allows that many more bytes.
 func (h *hostile) paysFor(cost int) bool {
 	return h.c.flow.received+uint64(cost) <= h.c.flow.advertised
 }
 
-// rises returns by how much the heap has risen.
+// rises returns by how much the heap has grown.
 func (h *hostile) rises() int {
 	rise := testkit.Heap() - h.base
 	runtime.KeepAlive(h)
 	return rise
 }
 
-// entry is a reliable bunch with so many messages of a size.
+// entry returns a reliable bunch with the given number of messages of a size.
 func (h *hostile) entry(flags byte, channel uint64, sequence, messages, size int) []byte {
 	var body []byte
 	for range messages {
@@ -111,18 +112,19 @@ func (h *hostile) entry(flags byte, channel uint64, sequence, messages, size int
 	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: uint16(sequence)}, body)
 }
 
-// piece is a byte of an entry.
+// piece returns a bunch with one byte of an entry.
 func (h *hostile) piece(channel uint64, sequence, total int) []byte {
 	return appendBunch(nil, header{flags: flagWhole | flagPiece, channel: channel, sequence: uint16(sequence), offset: uint16(total - 1), total: uint16(total)}, []byte{1})
 }
 
-// repair is a repair bunch for the end of a run of which nothing has arrived,
-// whose last entry is empty.
+// repair returns a repair bunch for the end of a run of which nothing has arrived, and whose
+// last entry is empty.
 func (h *hostile) repair(channel uint64, first, count, total, index int) []byte {
 	return appendRepair(nil, repair{group{channel: channel, flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total}, index, make([]byte, EntryBytes)})
 }
 
-// attacks are what peers tried, each until the connection ends or it has done what it could.
+// attacks are attempts of a peer to exhaust memory. Each runs until the connection ends or
+// there's no more that it can do.
 var attacks = []struct {
 	name   string
 	config Config
@@ -266,13 +268,13 @@ var attacks = []struct {
 	}},
 }
 
-// partOf2 is an entry of a run.
+// partOf2 returns a bunch with an entry of a run.
 func partOf2(channel uint64, flags byte, sequence, size int) []byte {
 	return appendBunch(nil, header{flags: flags, channel: channel, sequence: uint16(sequence)}, make([]byte, size))
 }
 
-// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap grows by no
-// more than the limit that it was sent, and 1 MiB.
+// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap grows by no more than the
+// limit that was announced to it and 1 MiB.
 func TestAttacksStayWithinTheLimit(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
@@ -287,8 +289,8 @@ func TestAttacksStayWithinTheLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesBack: what a flood filled is free as soon as it is fetched,
-// though the peer never falls silent, and all of it once the connection is idle.
+// TestMemoryGoesBack: the memory that a flood has filled is freed as soon as its messages are
+// taken, even if the peer never stops sending, and all of it once the connection is idle.
 func TestMemoryGoesBack(t *testing.T) {
 	h := newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100)
 	h.base = testkit.Heap()

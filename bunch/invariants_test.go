@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// same and atMost are cheap enough to be called millions of times.
+// same and atMost are cheap enough to be called millions of times, unlike their counterparts in
+// require.
 func same(t testing.TB, want, got int64, what string) {
 	if want != got {
 		t.Fatalf("%s: %d, counted are %d", what, want, got)
@@ -18,7 +19,7 @@ func atMost(t testing.TB, is, limit int64, what string) {
 	}
 }
 
-// checkConn asserts what must hold between any two calls.
+// checkConn asserts the invariants that hold between any two calls.
 func checkConn(t testing.TB, c *Conn) {
 	if c.err != nil {
 		return
@@ -82,7 +83,7 @@ func checkConn(t testing.TB, c *Conn) {
 	checkReceiver(t, c)
 }
 
-// checkTracked asserts that queued messages may be sent, and are counted.
+// checkTracked asserts that queued tracked messages may be sent and are counted correctly.
 func checkTracked(t testing.TB, c *Conn) {
 	q, bytes := &c.tracked.waiting, 0
 	for _, m := range q.items[q.head:] {
@@ -94,7 +95,7 @@ func checkTracked(t testing.TB, c *Conn) {
 	same(t, int64(bytes), int64(c.tracked.bytes), "tracked bytes that wait")
 }
 
-// checkQueues asserts that each channel waits at most once, and in its own level.
+// checkQueues asserts that each channel is queued at most once, and in its own level.
 func checkQueues(t testing.TB, c *Conn) {
 	for i := range c.levels {
 		lv := &c.levels[i]
@@ -144,8 +145,8 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	return copies
 }
 
-// checkEntries asserts that each byte of the reliable buffer is acked, in
-// flight or queued, and returns how many were never sent.
+// checkEntries asserts that each byte of the reliable buffer is acknowledged, in flight or
+// queued, and returns the number of bytes that were never sent.
 func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16) (waiting int) {
 	resends := make(map[uint64]bool)
 	for i := int(ch.resend.head); i < len(ch.resend.items); i++ {
@@ -182,8 +183,8 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16
 	return waiting
 }
 
-// charged returns what the peer's limit, and that of channel 0, must be charged
-// with for what c holds.
+// charged returns the costs of what c holds that must be charged to the peer's limit and to
+// that of channel 0.
 func charged(c *Conn) (reliable, control int) {
 	for _, m := range slices.Collect(c.AllReady) {
 		switch {

@@ -26,7 +26,7 @@ type sim struct {
 	stop  bool // the server fetches nothing
 }
 
-// newSim connects two ends; each step of the path serves the pumps and plays that were added.
+// newSim connects two ends. Each step of the path runs the pumps and plays that were added.
 func newSim(t testing.TB, path netsim.Config, pair netsim.PairConfig, config bunch.Config) *sim {
 	s := &sim{t: t}
 	for i := range s.conns {
@@ -45,14 +45,15 @@ func newSim(t testing.TB, path netsim.Config, pair netsim.PairConfig, config bun
 	return s
 }
 
-// pump streams messages of one size below half of the reliable buffer, as the streamer does.
+// pump streams messages of one size, using less than half of the reliable buffer, like package
+// stream.
 type pump struct {
 	from, size, left int
 	channel          uint64
 	total, got       int // messages
 }
 
-// play sends a small message 30 times a second, and remembers how long each took.
+// play sends a small message 30 times a second, and records how long each takes.
 type play struct {
 	from    int
 	channel uint64
@@ -152,7 +153,7 @@ func content(size, n int) []byte {
 	return b
 }
 
-// percentile sorts times.
+// percentile returns a percentile of times, which it sorts.
 func percentile(times []time.Duration, p float64) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -197,8 +198,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestBulkKeepsNoStandingQueue streams over 10 Mbit/s and 50 ms for 25 s, so
-// that the minimum RTT expires twice.
+// TestBulkKeepsNoStandingQueue streams over 10 Mbit/s and 50 ms for 25 s, so that the minimum
+// RTT expires twice.
 func TestBulkKeepsNoStandingQueue(t *testing.T) {
 	const rate = 10e6
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: rate, Queue: 128 << 10}
@@ -223,7 +224,7 @@ func TestBulkKeepsNoStandingQueue(t *testing.T) {
 	require.Less(t, percentile(p.took, 0.99), 65*time.Millisecond)
 }
 
-// TestBulkOverALongPathWithLoss is about a window that random loss must not close.
+// TestBulkOverALongPathWithLoss: random loss must not close the window.
 func TestBulkOverALongPathWithLoss(t *testing.T) {
 	path := netsim.Config{Delay: 100 * time.Millisecond, Rate: 20e6, Loss: 0.1, Seed: testkit.Seed(t)}
 	s := newSim(t, path, netsim.PairConfig{}, bunch.Config{ReceiveLimit: 4 << 20, ReliableBuffer: 2048})
@@ -306,7 +307,8 @@ func TestSidesFallSilent(t *testing.T) {
 	}
 }
 
-// TestStoppedReceiverStopsItsPeer stops the receiving world for two minutes.
+// TestStoppedReceiverStopsItsPeer: a receiver whose owner takes no messages for two minutes
+// makes the sender wait.
 func TestStoppedReceiverStopsItsPeer(t *testing.T) {
 	s := newSim(t, netsim.Config{Delay: 25 * time.Millisecond, Rate: 50e6}, netsim.PairConfig{}, bunch.Config{ReliableBuffer: 1024})
 	p := s.pump(0, 32<<10, 100)

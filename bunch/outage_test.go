@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// darkQueue is a path that loses everything for a while, under a carrier like
-// quic-go: datagrams are sent while its window allows, and are lost; later ones
-// wait in order, and are sent when the path is back.
+// darkQueue is a path that loses everything for a while, with a carrier like quic-go. Datagrams
+// are sent and lost as long as its window allows. Later ones wait in order, and are sent when
+// the path is back.
 type darkQueue struct {
 	*pair
 	dark    bool
@@ -32,7 +32,7 @@ func newDarkQueue(p *pair, window int) *darkQueue {
 	return q
 }
 
-// light ends the darkness.
+// light ends the outage.
 func (q *darkQueue) light() {
 	q.dark, q.sent = false, [2]int{}
 	for from := range q.waiting {
@@ -43,8 +43,8 @@ func (q *darkQueue) light() {
 	}
 }
 
-// beats is play at 30 Hz in both directions: a reliable and an unreliable
-// message a tick, with their number and time.
+// beats is play at 30 Hz in both directions: in each tick, a reliable and an unreliable message
+// with their number and time.
 type beats struct {
 	*pair
 	channels [2]uint64
@@ -77,8 +77,8 @@ func (b *beats) play(d time.Duration) {
 	}
 }
 
-// listen records the age with which each unreliable message arrives, and checks
-// the order of the reliable ones.
+// listen records the age of each unreliable message when it arrives, and checks the order of
+// the reliable ones.
 func (b *beats) listen(d time.Duration) {
 	for end, more := b.now.Add(d), true; more; {
 		more = b.step(end)
@@ -96,8 +96,9 @@ func (b *beats) listen(d time.Duration) {
 	}
 }
 
-// TestLightIsSeenSoon: nothing waits in the carrier, and everything that was sent in the dark
-// is lost. Play continues after the next probe, which is soon, however long the path was dark.
+// TestLightIsSeenSoon: nothing waits in the carrier, and everything that was sent during the
+// outage is lost. Play continues after the next probe, which is soon, however long the outage
+// was.
 func TestLightIsSeenSoon(t *testing.T) {
 	for _, dark := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second} {
 		p := newPair(t, Config{})
@@ -115,16 +116,16 @@ func TestLightIsSeenSoon(t *testing.T) {
 	}
 }
 
-// TestNothingStaleAfterDarkness: the path is out for three seconds. No
-// unreliable message arrives that is much older than the time in which an outage
-// is seen, those of that time before the light do, and no reliable one is lost.
+// TestNothingStaleAfterDarkness: the path is out for three seconds. No unreliable message
+// arrives that is much older than the time it takes to detect an outage, but those that were
+// sent within that time before the path is back do, and no reliable one is lost.
 func TestNothingStaleAfterDarkness(t *testing.T) {
 	p := newPair(t, Config{})
 	q, b := newDarkQueue(p, 12), newBeats(p)
 	b.play(time.Second)
 	q.dark = true
 	b.play(3 * time.Second)
-	last := b.next // sent in the dark
+	last := b.next // sent during the outage
 	q.light()
 	b.play(2 * time.Second)
 	b.listen(time.Second)
@@ -140,8 +141,8 @@ func TestNothingStaleAfterDarkness(t *testing.T) {
 	p.settled()
 }
 
-// TestDarkHoldsWhatWasNeverSent: in the dark only small probes are sent. A
-// carrier that reports fates has a second to hand over to the other one.
+// TestDarkHoldsWhatWasNeverSent: during an outage, only small probes are sent. A carrier that
+// reports fates has a second to hand over to the other one.
 func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

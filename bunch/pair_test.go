@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two connections over a small link in virtual time. Each step checks
-// what must always hold.
+// pair is two connections over a simple simulated path. Each step checks the invariants.
 type pair struct {
 	t     testing.TB
 	now   time.Time
@@ -29,7 +28,7 @@ type pair struct {
 	verdicts []verdict
 }
 
-// verdict is the fate of a packet that a carrier will report to the end that sent it.
+// verdict is the fate of a packet, which a carrier will report to the end that sent it.
 type verdict struct {
 	at      time.Time
 	end     int
@@ -46,7 +45,7 @@ type flight struct {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newPair makes a client, ends[0], and a server.
+// newPair returns a pair of a client, ends[0], and a server.
 func newPair(t testing.TB, config Config) *pair {
 	p := &pair{t: t, now: epoch, delay: 25 * time.Millisecond, max: 1404, rand: rand.New(rand.NewPCG(1, 2))}
 	for i := range p.ends {
@@ -58,7 +57,7 @@ func newPair(t testing.TB, config Config) *pair {
 	return p
 }
 
-// flush runs the timers and sends all that is ready.
+// flush runs the timers and sends all packets that can be sent.
 func (p *pair) flush() {
 	for i, c := range p.ends {
 		require.NoError(p.t, c.Advance(p.now))
@@ -91,7 +90,7 @@ func (p *pair) put(from int, b []byte) bool {
 	return true
 }
 
-// tell reports to the ends the verdicts that are due.
+// tell reports the verdicts that are due to the ends.
 func (p *pair) tell() {
 	for len(p.verdicts) > 0 && !p.verdicts[0].at.After(p.now) {
 		v := p.verdicts[0]
@@ -100,7 +99,7 @@ func (p *pair) tell() {
 	}
 }
 
-// step moves time to the next event, at most until end, and reports whether there was one.
+// step advances the time to the next event before end, and reports whether there was one.
 func (p *pair) step(end time.Time) bool {
 	p.flush()
 	next := end
@@ -145,7 +144,7 @@ func (p *pair) run(d time.Duration) {
 	p.flush()
 }
 
-// take fetches all ready messages of one end.
+// take takes all messages that are ready at one end.
 func (p *pair) take(end int) (all []Message) {
 	for m, ok := p.ends[end].Next(); ok; m, ok = p.ends[end].Next() {
 		m.receipt.at = 0 // tests compare messages
@@ -165,8 +164,8 @@ func (p *pair) send(end int, channel uint64, d Delivery, payload []byte) {
 	require.NoError(p.t, p.ends[end].Send(channel, d, payload))
 }
 
-// settled asserts that all that was sent reliably has been acknowledged, and
-// the accounts of both ends agree.
+// settled asserts that everything reliable has been acknowledged, and that the two ends agree
+// about its cost.
 func (p *pair) settled() {
 	for i, c := range p.ends {
 		peer := p.ends[1-i]

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestFatesDecide: while the carrier reports fates, no threshold decides.
+// TestFatesDecide: while the carrier reports fates, packets aren't declared lost because of any
+// threshold.
 func TestFatesDecide(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
@@ -35,7 +36,8 @@ func TestFatesDecide(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
-// TestProbesBeginAnewOnAnotherPath: how often the old one did not answer says nothing about it.
+// TestProbesBeginAnewOnAnotherPath: the probe timeouts of the old path say nothing about the
+// new one.
 func TestProbesBeginAnewOnAnotherPath(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -50,8 +52,8 @@ func TestProbesBeginAnewOnAnotherPath(t *testing.T) {
 	require.Zero(t, l.loss.ptos)
 }
 
-// TestNothingAckedIsRepeated: an acked piece is not repeated, even if its entry
-// stays in the buffer because an earlier one is not acked.
+// TestNothingAckedIsRepeated: an acknowledged piece isn't repeated, even if its entry stays in
+// the buffer because an earlier one isn't acknowledged.
 func TestNothingAckedIsRepeated(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.01, Rate: 1e6, Window: 1e6})
@@ -71,8 +73,8 @@ func TestNothingAckedIsRepeated(t *testing.T) {
 	}
 }
 
-// TestRepeatsKeepToTheBunchesOfAPacket: the smallest bunches are so small that
-// a packet has room for more than its peer reads.
+// TestRepeatsKeepToTheBunchesOfAPacket: bunches may be so small that a packet has room for more
+// of them than the peer accepts.
 func TestRepeatsKeepToTheBunchesOfAPacket(t *testing.T) {
 	p, _ := newFatedPair(t, 0.01)
 	c, play := p.ends[0], p.open(0, Normal)
@@ -88,7 +90,8 @@ func TestRepeatsKeepToTheBunchesOfAPacket(t *testing.T) {
 	require.Len(t, bunchesOf(t, b), maxBunches)
 }
 
-// TestFatesShowNoBlackHole: a carrier that reports fates knows which sizes its path takes.
+// TestFatesShowNoBlackHole: a carrier that reports fates finds out itself which sizes its path
+// allows.
 func TestFatesShowNoBlackHole(t *testing.T) {
 	for _, tells := range []bool{false, true} {
 		l := newLossTest(t, Config{})
@@ -109,8 +112,8 @@ func TestFatesShowNoBlackHole(t *testing.T) {
 	}
 }
 
-// TestWhatArrivedMustBeKept: the content of a packet that arrived but is not
-// acknowledged is sent again after a second.
+// TestWhatArrivedMustBeKept: if a packet arrives but isn't acknowledged, its content is sent
+// again after a second.
 func TestWhatArrivedMustBeKept(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
@@ -125,8 +128,8 @@ func TestWhatArrivedMustBeKept(t *testing.T) {
 	require.NotZero(t, l.packets())
 }
 
-// TestMoveSendsNothingAgain: another carrier, or another address, is no loss,
-// and its packets overtake none of before.
+// TestMoveSendsNothingAgain: a change of carrier or address doesn't count as a loss, and
+// packets on the new path don't overtake those on the old one.
 func TestMoveSendsNothingAgain(t *testing.T) {
 	for name, to := range map[string]Path{
 		"another address": {Epoch: 1},
@@ -161,8 +164,8 @@ func TestMoveSendsNothingAgain(t *testing.T) {
 	}
 }
 
-// TestCarriersChange lets two ends exchange messages on a path with 20 % loss, while
-// each changes at random between a carrier that reports fates and one that does not.
+// TestCarriersChange lets two ends exchange messages on a path with 20% loss, while each
+// changes at random between a carrier that reports fates and one that doesn't.
 func TestCarriersChange(t *testing.T) {
 	seed := testkit.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 5))
@@ -200,8 +203,8 @@ func TestCarriersChange(t *testing.T) {
 	p.settled()
 }
 
-// move makes an end send over another carrier. A carrier that reported fates
-// still reports those of all its packets.
+// move makes an end send over another carrier. A carrier that reported fates keeps reporting
+// those of its packets.
 func (p *pair) move(end int, epoch *uint32, fates bool) {
 	kept := p.verdicts[:0]
 	for _, v := range p.verdicts {
@@ -217,9 +220,9 @@ func (p *pair) move(end int, epoch *uint32, fates bool) {
 	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6, Loss: 0.02})
 }
 
-// TestTailOfALossyPath: at the end, when nothing new is queued, lost content is
-// sent in two packets on a path with random loss, and in a third if both are
-// lost. Before the end, on a path without loss, and for play it is sent once.
+// TestTailOfALossyPath: at the end of a transfer, when nothing new is queued, lost content is
+// sent in two packets on a path with random loss, and in a third if both are lost. Before the
+// end, on a path without loss, and for play, it's sent once.
 func TestTailOfALossyPath(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -264,9 +267,9 @@ func TestTailOfALossyPath(t *testing.T) {
 	})
 }
 
-// TestPlayIsRepeatedOnALossyPath: if the path loses packets, a small call whose packet is
-// lost arrives with the next packet, of bulk or of play. A large call, the ninth of a tick,
-// and one of calls alone in a queue are not repeated. No packet is sent only for a repeat.
+// TestPlayIsRepeatedOnALossyPath: if the path loses packets, a small call whose packet is lost
+// arrives with the next packet, of bulk or of play. A large call, the ninth call of a tick, and
+// a call in a queue of calls alone aren't repeated. No packet is sent only for a repeat.
 func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s, like one in the
-// background of a phone, finds acks that have waited in its socket. When their age counted
-// as a round trip, a call that was lost afterwards was sent again only after 13 s.
+// TestOwnPauseIsNoRoundTrip: a process that was suspended for 12 s, like one in the background
+// of a phone, finds old acks in its socket. If their age counted as a round trip, a call that
+// is lost afterwards would be sent again only after 13 s.
 func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	for _, timerFirst := range []bool{false, true} {
 		l := newLossTest(t, Config{})

@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// program is a hostile peer whose bytes say what it does. What it writes is
-// legal, so that the connection lives long.
+// program is a hostile peer whose actions are determined by bytes. It only sends what the
+// protocol allows, so that the connection stays open.
 type program struct {
 	*hostile
 	bytes []byte
@@ -29,7 +29,7 @@ func (p *program) byte() int {
 	return int(b)
 }
 
-// channel picks one of either side, that is open.
+// channel picks an open channel of either side.
 func (p *program) channel() *channel {
 	all := append(slices.Clone(p.own), p.peers...)
 	if ch := p.c.channels.open[all[p.byte()%len(all)]]; ch != nil {
@@ -116,7 +116,8 @@ func (p *program) whole(d byte, filler int) {
 	p.sends(filler, p.entry(d, ch.number, n, max(1, messages), size))
 }
 
-// fits reports whether a whole entry may be written at a place: runs and closes need theirs.
+// fits reports whether a whole entry may have a sequence, rather than one that a run or close
+// needs.
 func (p *program) fits(ch *channel, n int, whole bool) bool {
 	i, there := ch.in.find(uint64(n))
 	return !there || whole && ch.in.at(i).state >= full
@@ -147,7 +148,7 @@ func (p *program) run() {
 	p.sends(0, partOf2(ch.number, flags, int(ch.expected), p.size()))
 }
 
-// open opens a channel, or sends what follows its open first.
+// open opens a channel, or sends what comes after its open first.
 func (p *program) open() {
 	if !p.paysFor(3000) {
 		return
@@ -173,8 +174,8 @@ func (p *program) close() {
 	}
 }
 
-// holds is what c was paid for: by the limit, by the bounds beside it, and for the channels
-// that the peer opened, which the application has accepted and MaxChannels bounds.
+// holds returns the cost of everything that c holds: what is charged to its limits, and the
+// channels that the peer opened and the owner accepted, which MaxChannels limits.
 func (c *Conn) holds() int {
 	accepted := 0
 	for _, ch := range c.channels.open {
@@ -185,8 +186,8 @@ func (c *Conn) holds() int {
 	return int(c.flow.received-c.flow.consumed) + c.flow.control + c.assemblies.cost + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
 }
 
-// runProgram runs it in batches, and after each the heap has risen by no more
-// than what was paid and what may stay beside.
+// runProgram runs a program in batches. After each batch, it asserts that the heap has grown by
+// no more than the cost of what is held and what is allowed in addition.
 func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 	p := &program{hostile: newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 1024}, 20), bytes: program_, ops: ops, next: 1}
 	p.base = testkit.Heap()
@@ -203,8 +204,8 @@ func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 	return most
 }
 
-// TestHeapIsCharged: programs of a peer that writes what it likes, within the
-// wire's rules: heap - 1 MiB <= cost, always.
+// TestHeapIsCharged: whatever a peer sends within the rules of the protocol, heap - 1 MiB <=
+// cost.
 func TestHeapIsCharged(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	programs := 12
@@ -225,7 +226,7 @@ func TestHeapIsCharged(t *testing.T) {
 	}
 }
 
-// FuzzHeapIsCharged takes the program from its bytes.
+// FuzzHeapIsCharged runs programs that the fuzzer chooses.
 func FuzzHeapIsCharged(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 8}, []byte("a program of 40 bytes that does whatever"))
 	f.Fuzz(func(t *testing.T, ops, program []byte) {

@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// partOf is an entry of a run.
+// partOf returns a bunch with an entry of a run.
 func partOf(flags byte, sequence uint16, size int) []byte {
 	return appendBunch(nil, header{flags: flags, channel: 1, sequence: sequence}, pattern(size, int(sequence)))
 }
 
-// pieceOf is a range of an entry.
+// pieceOf returns a bunch with a piece of an entry.
 func pieceOf(flags byte, sequence, offset, total uint16, payload string) []byte {
 	return appendBunch(nil, header{flags: flags | flagPiece, channel: 1, sequence: sequence, offset: offset, total: total}, []byte(payload))
 }
 
-// TestViolations names the code of everything that no sender does within a channel.
+// TestViolations checks the code of everything that no correct sender does within a channel.
 func TestViolations(t *testing.T) {
 	open := wholeOf(flagOpen, 1, 0, "a")
 	const begin, end, whole = flagBegin, flagEnd, flagWhole
@@ -194,7 +194,7 @@ func TestUnorderedOvertakes(t *testing.T) {
 	require.Equal(t, r.flow.received, r.flow.consumed+channelCost, "our close is not acked yet")
 }
 
-// TestOpenIsHandedOutFirst: while a long opening message is on its way nothing overtakes it.
+// TestOpenIsHandedOutFirst: nothing is delivered while a long opening message is on its way.
 func TestOpenIsHandedOutFirst(t *testing.T) {
 	r := newReceiver(t, Config{})
 	r.must(partOf(flagBegin|flagOpen, 0, EntryBytes))

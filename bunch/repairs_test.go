@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newFatedPair returns a pair whose client has an open bulk channel, and a
-// carrier that reports the fates of packets on a path with loss.
+// newFatedPair returns a pair whose client has an open channel of bulk, and a carrier that
+// reports the fates of packets on a path with loss.
 func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	p = newPair(t, Config{})
 	ch = p.open(0, Bulk)
@@ -23,9 +23,8 @@ func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	return p, ch
 }
 
-// TestRepairsRestoreTheTail: on a path that loses packets, a flight of long
-// messages is complete one way later although two packets of it were lost, and
-// the lost content is sent again all the same.
+// TestRepairsRestoreTheTail: although two packets of a flight of long messages are lost, the
+// flight is complete one way later. The lost content is sent again nevertheless.
 func TestRepairsRestoreTheTail(t *testing.T) {
 	for _, d := range []Delivery{Reliable, ReliableUnordered} {
 		for seed := range uint64(40) {
@@ -74,7 +73,8 @@ func requireMessages(t *testing.T, got []Message, sizes []int) {
 }
 
 // TestRepairsWaitForTheEnd: no repair bunch is sent while the owner has more messages,
-// something is queued, the path loses nothing, or QUIC is the carrier; and none for play.
+// something is queued, the path loses nothing, or QUIC is the carrier. There are never any for
+// play.
 func TestRepairsWaitForTheEnd(t *testing.T) {
 	lossy := Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6}
 	for name, row := range map[string]struct {
@@ -117,8 +117,8 @@ func TestRepairsWaitForTheEnd(t *testing.T) {
 	}
 }
 
-// TestRepairsKeepToTheBunchesOfAPacket: a large packet may have room for more
-// bunches than its peer reads.
+// TestRepairsKeepToTheBunchesOfAPacket: a large packet may have room for more bunches than its
+// peer accepts.
 func TestRepairsKeepToTheBunchesOfAPacket(t *testing.T) {
 	p, number := newFatedPair(t, 0.1)
 	c := p.ends[0]
@@ -132,7 +132,7 @@ func TestRepairsKeepToTheBunchesOfAPacket(t *testing.T) {
 	}
 }
 
-// TestRepairsLeaveBehindPlay of any priority.
+// TestRepairsLeaveBehindPlay: play of any priority goes before repair bunches.
 func TestRepairsLeaveBehindPlay(t *testing.T) {
 	p, number := newFatedPair(t, 0.1)
 	c, play := p.ends[0], p.open(0, Low)
@@ -146,7 +146,7 @@ func TestRepairsLeaveBehindPlay(t *testing.T) {
 	require.EqualValues(t, 1, repairsIn(t, b))
 }
 
-// TestGroupsBeginInTheBuffer: of entries that were acknowledged the bytes are gone.
+// TestGroupsBeginInTheBuffer: a group contains no entries that were acknowledged and freed.
 func TestGroupsBeginInTheBuffer(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(1)
@@ -163,7 +163,8 @@ func TestGroupsBeginInTheBuffer(t *testing.T) {
 	require.Zero(t, g.flags&flagBegin)
 }
 
-// TestRepairsGiveUpTheirMemory: their memory is freed, even if nothing else is left to free.
+// TestRepairsGiveUpTheirMemory: the memory of repair bunches is freed, even if there's nothing
+// else to free.
 func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	r := repairs{memory: make([]byte, EntryBytes)}
 	require.True(t, r.hasSpare())
@@ -175,8 +176,8 @@ func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	require.False(t, r.hasSpare())
 }
 
-// TestGroups: a group is 32 entries of a run at most, those that are still in
-// the reliable buffer, and none holds the one that opens the channel.
+// TestGroups: a group has at most 32 entries of a run, which are still in the reliable buffer
+// and none of which opens the channel.
 func TestGroups(t *testing.T) {
 	p := newPair(t, Config{})
 	number := p.open(0, Bulk)
@@ -205,8 +206,8 @@ func TestGroups(t *testing.T) {
 	require.False(t, ok, "short")
 }
 
-// TestUnsentRunsAreNotedOnce: a run whose end was not sent, however often, gets
-// repair bunches once.
+// TestUnsentRunsAreNotedOnce: a run gets repair bunches once, however often the packet with its
+// end couldn't be sent.
 func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -224,8 +225,9 @@ func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	require.LessOrEqual(t, c.repairs.runs.len(), 1)
 }
 
-// TestRepairsOfTheAcked: repair bunches that could not be sent before their group was acknowledged
-// are never sent, because after 65,536 entries their sequence would be that of others.
+// TestRepairsOfTheAcked: repair bunches that couldn't be sent before their group was
+// acknowledged are never sent, because after 65,536 more entries their sequence would refer to
+// other entries.
 func TestRepairsOfTheAcked(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -248,8 +250,8 @@ func TestRepairsOfTheAcked(t *testing.T) {
 	require.Equal(t, before, c.Stats().RepairsSent)
 }
 
-// TestUnsentRepairs: the content of an unsent packet, even a jumbo one, is sent
-// again, except its repair bunches.
+// TestUnsentRepairs: the content of a packet that couldn't be sent, even a jumbo packet, is
+// sent again, except for its repair bunches.
 func TestUnsentRepairs(t *testing.T) {
 	for _, size := range []int{1404, 20_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -296,8 +298,8 @@ func repairsIn(t *testing.T, packet []byte) (count uint64) {
 	return count
 }
 
-// TestRepairsOnTheGreatestChannel: its number takes four bytes, and the least
-// datagram holds a repair bunch beside the largest header.
+// TestRepairsOnTheGreatestChannel: the largest channel number takes four bytes, and the
+// smallest datagram still has room for a repair bunch and the largest header.
 func TestRepairsOnTheGreatestChannel(t *testing.T) {
 	p := newPair(t, Config{})
 	p.max = minDatagram

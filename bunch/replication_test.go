@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// replication is two worlds that send each other state, among calls and bulk,
-// over a path that loses, doubles and reorders.
+// replication is two ends that send each other state, along with calls and bulk, over a path
+// that loses, duplicates and reorders packets.
 type replication struct {
 	*pair
 	sides  [2]replicationSide
@@ -24,7 +24,7 @@ type replication struct {
 	large  bool // messages are so large that they do not fit when nobody fetches
 }
 
-// replicationSide is what was sent by an end, and what became of it there and at the other.
+// replicationSide is what an end has sent, and what became of it at either end.
 type replicationSide struct {
 	channels []uint64
 	sent     map[uint64]uint64 // channels by record
@@ -53,7 +53,7 @@ func newReplication(t testing.TB, seed uint64) *replication {
 	return r
 }
 
-// path decides over a packet.
+// path decides what happens to a packet.
 func (r *replication) path(from int, b []byte) (lost bool) {
 	r.delay = time.Duration(5+r.rand.IntN(r.spread)) * ms
 	if r.rand.IntN(10) == 0 {
@@ -63,7 +63,8 @@ func (r *replication) path(from int, b []byte) (lost bool) {
 	return r.rand.Float64() < r.loss
 }
 
-// tick is what the world at an end does: it hears of what it sent, and sends what is new.
+// tick is a tick of an end's owner, which fetches the fates of what it sent, and sends new
+// state.
 func (r *replication) tick(end int) {
 	c := r.ends[end]
 	r.hear(end)
@@ -103,7 +104,7 @@ func (r *replication) pick(end int) uint64 {
 	return s.channels[r.rand.IntN(len(s.channels))]
 }
 
-// sendOne sends state where that is allowed, and something else now and then.
+// sendOne sends state if that is allowed, and sometimes something else.
 func (r *replication) sendOne(end int) {
 	number, s := r.pick(end), &r.sides[end]
 	if r.rand.IntN(5) == 0 {
@@ -125,7 +126,7 @@ func (r *replication) sendOne(end int) {
 	}
 }
 
-// call sends something that is not state.
+// call sends a message that isn't state.
 func (r *replication) call(end int, number uint64) {
 	d := Delivery(r.rand.IntN(4))
 	size := r.rand.IntN(100)
@@ -137,7 +138,7 @@ func (r *replication) call(end int, number uint64) {
 	}
 }
 
-// closeOne closes a channel of this end's, or of the peer's.
+// closeOne closes a channel that this end or the peer has opened.
 func (r *replication) closeOne(end int) {
 	owner := end
 	if r.rand.IntN(3) == 0 {
@@ -157,7 +158,7 @@ func (r *replication) closeOne(end int) {
 	s.channels = append(s.channels[:i:i], s.channels[i+1:]...)
 }
 
-// hear takes the fates of what an end sent.
+// hear fetches the fates of what an end has sent.
 func (r *replication) hear(end int) {
 	s := &r.sides[end]
 	into := make([]Fate, 1+r.rand.IntN(200))
@@ -169,7 +170,7 @@ func (r *replication) hear(end int) {
 	}
 }
 
-// fetch takes what arrived at an end.
+// fetch takes the messages that arrived at an end.
 func (r *replication) fetch(end int) {
 	s := &r.sides[1-end]
 	for _, m := range r.take(end) {
@@ -188,7 +189,7 @@ func (r *replication) fetch(end int) {
 	s.missed = r.ends[end].Missed() || s.missed
 }
 
-// finish lets the path settle, and compares.
+// finish runs until nothing is on its way, and compares what was sent with what arrived.
 func (r *replication) finish() {
 	r.loss = 0
 	for _, c := range r.ends {
@@ -223,8 +224,8 @@ func (r *replication) finish() {
 		r.ends[0].Lost(), r.ends[1].Lost(), r.ends[0].Stats().SpuriousLosses)
 }
 
-// TestReplicationAtRandom: each record gets one fate, and a message that is
-// reported as kept was delivered, or the owner knows that it missed something.
+// TestReplicationAtRandom: each record gets one fate, and a message that is reported as kept
+// was delivered, or the owner knows that it missed something.
 func TestReplicationAtRandom(t *testing.T) {
 	runs := 40
 	if testing.Short() {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// taken counts what has arrived by delivery.
+// taken takes all messages and counts them by delivery.
 func (p *pair) taken(end int) (counts [4]int) {
 	for _, m := range p.take(end) {
 		counts[m.Delivery]++
@@ -17,8 +17,8 @@ func (p *pair) taken(end int) (counts [4]int) {
 	return counts
 }
 
-// Only what the rate holds back stays. Everything else is sent, even on the
-// same channel, and lost reliable messages are sent again.
+// Only the messages that the rate holds back stay. Everything else is sent, even on the same
+// channel, and lost reliable messages are sent again.
 func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p := newPair(t, Config{})
 	p.delay = 5 * time.Millisecond // all is settled before messages are old
@@ -64,9 +64,9 @@ func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p.settled()
 }
 
-// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part was
-// sent is held in the middle. Neither other channels nor other messages of its
-// channel that may be sent wait for it, and it does not use the others' turns.
+// TestHeldBulkMessageLetsOthersPass: an unreliable message that was sent in part is held back
+// in the middle. Neither other channels nor other messages of its channel that may be sent have
+// to wait for it, and it doesn't use up the others' turns.
 func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p := newPair(t, Config{})
 	c, half, other := p.ends[0], p.open(0, Bulk), p.open(0, Bulk)
@@ -98,8 +98,8 @@ func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p.settled()
 }
 
-// TestEmptyUnreliableMessagesWait as others do: they are seen, and a path that
-// does not take them is saturated.
+// TestEmptyUnreliableMessagesWait: empty messages are noticed like others, and saturate a path
+// that doesn't take them.
 func TestEmptyUnreliableMessagesWait(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -123,7 +123,8 @@ func TestEmptyUnreliableMessagesWait(t *testing.T) {
 	p.settled()
 }
 
-// What still waits from earlier ticks, tick after tick, is a queue that the path does not drain.
+// If messages of earlier ticks are still waiting tick after tick, the path doesn't drain the
+// queue.
 func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
 	p := newPair(t, Config{})
 	c := p.ends[0]
@@ -163,7 +164,7 @@ func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
 	require.False(t, tick(1000, false))
 }
 
-// ticker is one end of a pair that ticks at 30 Hz, with an open channel.
+// ticker is one end of a pair, with an open channel, that ticks at 30 Hz.
 type ticker struct {
 	*pair
 	*Conn
@@ -179,7 +180,7 @@ func newTicker(t *testing.T) *ticker {
 	return k
 }
 
-// tick sends an unreliable message of size bytes at each of some ticks.
+// tick runs some ticks, and sends an unreliable message of size bytes in each.
 func (k *ticker) tick(ticks, size int) {
 	for range ticks {
 		k.Cork(true)
@@ -189,8 +190,9 @@ func (k *ticker) tick(ticks, size int) {
 	}
 }
 
-// TestUnreliableMessagesDoNotGrowOld: if they are held for long, only those of the last
-// 200 ms and a round trip remain, or of half as long again. Reliable ones stay queued.
+// TestUnreliableMessagesDoNotGrowOld: if unreliable messages are held back for long, only those
+// of the last 200 ms and a round trip, or half as long again, remain. Reliable ones stay
+// queued.
 func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k := newTicker(t)
 	k.Hold(true, false)
@@ -219,8 +221,8 @@ func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k.settled()
 }
 
-// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the idle time
-// before it, in which nothing passed the time to the machine, makes a message old.
+// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the idle time before it in
+// which no time was passed to the connection, makes a message old.
 func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k := newTicker(t)
 	for range 3 {
@@ -237,8 +239,8 @@ func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k.settled()
 }
 
-// TestWaitForAnotherChannelSaturatesNothing: messages that wait for the ack of
-// another channel's close do not wait for the path.
+// TestWaitForAnotherChannelSaturatesNothing: messages that wait for the ack of another
+// channel's close aren't waiting for the path.
 func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k := newTicker(t)
 	k.delay = 150 * time.Millisecond
@@ -271,8 +273,8 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k.settled()
 }
 
-// TestLongMessageThatHasBegunGoesOn: if messages take longer to be sent than
-// one may wait, some of them still arrive.
+// TestLongMessageThatHasBegunGoesOn: even if it takes longer to send a message than it may
+// wait, some messages arrive.
 func TestLongMessageThatHasBegunGoesOn(t *testing.T) {
 	k := newTicker(t)
 	for tick := range 300 {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// launch sends a packet that asks for an ack.
+// launch sends an ack-eliciting packet.
 func (s *sentPackets) launch(now time.Duration, size int) *sentPacket {
 	p := s.add()
 	p.size = size
@@ -80,7 +80,7 @@ func TestSentPacketsAreBounded(t *testing.T) {
 	require.Equal(t, bareRecords, s.Cap())
 }
 
-// TestPeerThatAcknowledgesNothing pings forever and never acknowledges what it receives.
+// TestPeerThatAcknowledgesNothing: a peer pings forever and never acknowledges anything.
 func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})
 	c := p.ends[0]
@@ -105,9 +105,9 @@ func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack gets a limit,
-// which itself asks for an ack. New ones push out old ones, once. The old ones
-// are not sent again, because they would push out the next ones, forever.
+// TestLimitsThatAreNeverAcknowledged: each ping that wants an immediate ack is answered with a
+// limit, which itself asks for an ack. New ones push out old ones, which aren't sent again,
+// because otherwise they would push out the next ones, and so on forever.
 func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})
 	c := p.ends[0]
@@ -126,8 +126,8 @@ func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestFullHistoryOfBunches: when all that is remembered carries bunches, they
-// do not push each other out for ever.
+// TestFullHistoryOfBunches: if all records are of packets with bunches, the bunches don't push
+// each other out forever.
 func TestFullHistoryOfBunches(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 16384, IdleTimeout: time.Hour})
 	c.flow.raise(1 << 40)

@@ -12,10 +12,10 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// dice is Config.Random from a seed.
+// dice returns a Config.Random that is seeded by the test.
 func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
-// skipOften leaves out one number in twelve, so that every test has some.
+// skipOften skips one number in twelve, so that every test skips some.
 func skipOften(c *Conn) {
 	if random := c.skips.random; random != nil {
 		c.skips.random = func(int) int { return random(2*(12-minSkip) + 1) }
@@ -23,7 +23,7 @@ func skipOften(c *Conn) {
 	}
 }
 
-// leftOut returns the numbers that were never sent, of the packets launched so far.
+// leftOut returns the numbers that were skipped so far.
 func leftOut(c *Conn) (numbers []uint64) {
 	for n := c.sent.Oldest; n < c.sent.Next; n++ {
 		if c.sent.At(n).fate == skipped {
@@ -67,8 +67,8 @@ func TestNumbersAreLeftOut(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// TestMadeUpAcksClose: a peer that acknowledges every number is detected; one
-// that acknowledges only what it received never is.
+// TestMadeUpAcksClose: a peer that acknowledges every number is detected, and one that only
+// acknowledges what it has received never is.
 func TestMadeUpAcksClose(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.skips.next = 3
@@ -91,8 +91,8 @@ func TestMadeUpAcksClose(t *testing.T) {
 	requireCode(t, AckSequenceMismatch, l.ack(3, 3))
 }
 
-// TestSkippedNumberIsNoLoss: what was not sent counts neither as lost nor as
-// one of three that overtook.
+// TestSkippedNumberIsNoLoss: a skipped number counts neither as lost nor as one of three
+// packets that overtook another.
 func TestSkippedNumberIsNoLoss(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.skips.next = 2
@@ -111,8 +111,8 @@ func TestSkippedNumberIsNoLoss(t *testing.T) {
 	require.True(t, l.Drained())
 }
 
-// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts
-// as left out. A packet that turns out to have no content uses up no number.
+// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts as skipped. A
+// packet that turns out to be empty doesn't use up a number.
 func TestSkippedNumberIsTakenBack(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.sendPackets(4)
@@ -139,8 +139,8 @@ func TestSkippedNumberIsTakenBack(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a
-// transfer, with and without skipped numbers.
+// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a transfer, with
+// and without skipped numbers.
 func TestSkipsCostLittle(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -183,8 +183,8 @@ func TestSkipsCostLittle(t *testing.T) {
 	}
 }
 
-// TestUnsentNumberIsNeverAcked: a peer that acknowledges a refused packet
-// invents acks, as long as the packet's record is kept.
+// TestUnsentNumberIsNeverAcked: a peer that acknowledges a refused packet makes up acks, which
+// is detected as long as the packet's record is kept.
 func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -197,8 +197,8 @@ func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	requireCode(t, AckSequenceMismatch, l.ack(uint32(refused), uint32(refused)+1))
 }
 
-// TestSkippedAfter: skipped numbers count up to the third packet, however many
-// there are, and no later ones.
+// TestSkippedAfter: skipped numbers count up to the third packet, however many there are, and
+// later ones don't.
 func TestSkippedAfter(t *testing.T) {
 	var s sentPackets
 	for n := range 16 {

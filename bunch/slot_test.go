@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSpareMemoryOfPayloads is known whatever there is of it, or nobody would give it up.
+// TestSpareMemoryOfPayloads: hasSpare notices any kind of spare memory, or it would never be
+// freed.
 func TestSpareMemoryOfPayloads(t *testing.T) {
 	for name, keep := range map[string]func(p *payloadMemory){
 		"a slot":  func(p *payloadMemory) { p.free(p.slot(1)) },
@@ -71,8 +72,8 @@ func TestSlotAgainstAModel(t *testing.T) {
 	}
 }
 
-// TestParkedAgainstAModel: a list of early entries finds each of them, and has
-// room for no more than a few times their number.
+// TestParkedAgainstAModel: a list of early entries finds each of them, and has room for no more
+// than a few times their number.
 func TestParkedAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	memory := newPayloadMemory()
@@ -182,8 +183,8 @@ func TestQueue(t *testing.T) {
 	require.LessOrEqual(t, cap(q.items), 8*(len(model)+100))
 }
 
-// A queue that is full in one tick and nearly empty in the next two keeps its
-// memory; one that stays nearly empty gives it up.
+// A queue that is full in one tick and nearly empty in the next two keeps its memory. One that
+// stays nearly empty frees it.
 func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
 	var q queue[int]
 	fill := func(n int) {
@@ -207,8 +208,8 @@ func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
 	require.Zero(t, cap(q.items))
 }
 
-// TestReliableBuffersBorrowRings: a channel keeps places for a tick of play,
-// and borrows those for more.
+// TestReliableBuffersBorrowRings: a channel has slots of its own for a tick of play, and
+// borrows a ring for more.
 func TestReliableBuffersBorrowRings(t *testing.T) {
 	p := newPair(t, Config{})
 	c, channels := p.ends[0], []uint64{p.open(0, Normal), p.open(0, Normal)}

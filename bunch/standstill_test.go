@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestStandstillIsNoRoundTrip: acks are stopped on the path for a while, as when a
-// phone changes its cell, and then all arrive. After that a lost message is sent
-// again as soon as ever. It once waited for as long as the standstill had lasted.
+// TestStandstillIsNoRoundTrip: acks are held up on the path for a while, as when a phone
+// changes its cell, and then all arrive. If that time counted as a round trip, a message that
+// is lost afterwards would be sent again only after as long a time.
 func TestStandstillIsNoRoundTrip(t *testing.T) {
 	for _, hold := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second} {
 		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}

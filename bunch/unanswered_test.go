@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// closesUnanswered opens and closes so many channels here, of which the peer
-// acknowledges everything and answers nothing.
+// closesUnanswered opens and closes n channels. The peer acknowledges everything, but doesn't
+// answer the closes.
 func (h *hostile) closesUnanswered(count int) (last uint64) {
 	for range count {
 		number, err := h.c.Open(Normal)
@@ -22,8 +22,8 @@ func (h *hostile) closesUnanswered(count int) (last uint64) {
 	return last
 }
 
-// TestClosesUnanswered: a peer may owe as many answers as an honest peer with a stopped
-// world might, for any length of time, and more for as long as it may be silent.
+// TestClosesUnanswered: a peer may leave as many closes unanswered as a correct peer with a
+// stopped world might, for any length of time, and more only for IdleTimeout.
 func TestClosesUnanswered(t *testing.T) {
 	h := newHostile(t, Config{}, 0)
 	h.closesUnanswered(maxUnanswered)
@@ -54,9 +54,9 @@ func TestClosesUnanswered(t *testing.T) {
 	require.ErrorContains(t, err, "8193 channel closes unanswered for 30s (IdleTimeout); the limit is 8192")
 }
 
-// TestClosesDuringALongTick: an honest peer whose world is stuck in a tick owes
-// fewer than maxOwed answers, because a receive limit of 4 MiB lets no more
-// closes arrive, however many wait. In the end it answers them all.
+// TestClosesDuringALongTick: a correct peer whose world is stuck in a tick leaves fewer than
+// maxUnanswered closes unanswered, because a receive limit of 4 MiB doesn't let more arrive,
+// however many wait. In the end it answers all of them.
 func TestClosesDuringALongTick(t *testing.T) {
 	p := newPair(t, Config{ReceiveLimit: 4 << 20})
 	p.large = true

@@ -10,7 +10,7 @@ import (
 
 const time10 = 10 * time.Second
 
-// unreliablePart is one part of a message.
+// unreliablePart returns a bunch with one part of a message.
 func unreliablePart(channel uint64, d Delivery, message uint16, part uint8, ends bool, size int) []byte {
 	h := header{flags: byte(d), channel: channel, sequence: message, part: part}
 	if part == 0 {
@@ -22,7 +22,7 @@ func unreliablePart(channel uint64, d Delivery, message uint16, part uint8, ends
 	return appendBunch(nil, h, pattern(size, int(part)))
 }
 
-// newOpened is a receiver with some open channels.
+// newOpened returns a receiver with some open channels.
 func newOpened(t *testing.T, channels ...uint64) *receiver {
 	r := newReceiver(t, Config{})
 	for _, ch := range channels {
@@ -44,13 +44,13 @@ func TestUnreliableBeforeOpenIsDropped(t *testing.T) {
 	require.Equal(t, uint64(2), r.Stats().DroppedBeforeOpen)
 }
 
-// sequencedBunch is a whole UnreliableSequenced message on channel 1.
+// sequencedBunch returns a bunch with a whole UnreliableSequenced message on channel 1.
 func sequencedBunch(payload string) []byte {
 	return appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1}, []byte(payload))
 }
 
-// TestSequencedDropsLateOnes: the packet number decides which of two messages
-// is the newer one and, within a packet, the order.
+// TestSequencedDropsLateOnes: the packet number decides which of two messages is newer and,
+// within a packet, their order does.
 func TestSequencedDropsLateOnes(t *testing.T) {
 	r := newOpened(t, 1)
 	for _, n := range []uint32{5, 4, 6, 9, 7, 8, 32_776, 32_775, 65_600, 65_599} {
@@ -61,8 +61,8 @@ func TestSequencedDropsLateOnes(t *testing.T) {
 	require.Equal(t, uint64(10), r.Stats().DroppedLate)
 }
 
-// TestSequencedInPartsIsAsNewAsItsLastPart: a message that was sent before that
-// part is late, one that was sent after it is not.
+// TestSequencedInPartsIsAsNewAsItsLastPart: a message that was sent before the last part is
+// late, and one that was sent after it isn't.
 func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
 	r := newOpened(t, 1)
 	in := func(number uint32, bunch []byte) {
@@ -85,8 +85,8 @@ func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
 	require.Equal(t, uint64(2), r.Stats().DroppedLate)
 }
 
-// TestSequencedIsNeverDeaf: however many messages are lost in a row, in packets
-// full of them, the next one counts.
+// TestSequencedIsNeverDeaf: however many messages are lost in a row, in packets full of them,
+// the next one is delivered.
 func TestSequencedIsNeverDeaf(t *testing.T) {
 	s := newStale(t)
 	for range 4 {
@@ -142,7 +142,7 @@ func TestFourAssembliesAChannel(t *testing.T) {
 	require.Empty(t, r.got())
 }
 
-// TestAssembliesShareTheBudget: stale ones of other channels make room.
+// TestAssembliesShareTheBudget: old assemblies of other channels are evicted to make room.
 func TestAssembliesShareTheBudget(t *testing.T) {
 	channels := []uint64{1, 3, 5, 7, 9}
 	r := newOpened(t, channels...)
@@ -174,13 +174,14 @@ func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
 	require.LessOrEqual(t, r.assemblies.cost, maxParked)
 }
 
-// TestPartsOfOneChannelAlone: a part had the assemblies of all channels looked at and moved,
-// 128 of 1.4 KB, so that a packet of tiny parts on many channels took half a millisecond.
+// TestPartsOfOneChannelAlone: a part mustn't make us search or move the assemblies of all
+// channels. With 128 assemblies of 1.4 KB, a packet of tiny parts on many channels would take
+// half a millisecond.
 func TestPartsOfOneChannelAlone(t *testing.T) {
 	r := newOpened(t, 1, 3)
 	r.must(unreliablePart(3, Unreliable, 7, 1, true, 5))
 	other := r.channels.find(3).assemblies[0]
-	other.channel, other.message = r.channels.find(1), 9 // which does not happen: who looks at it takes it for one of channel 1's
+	other.channel, other.message = r.channels.find(1), 9 // a search that finds it mistakes it for one of channel 1's
 	for n := range uint16(20) {
 		require.NoError(t, r.receive(unreliablePart(1, Unreliable, n, 0, false, EntryBytes), unreliablePart(1, Unreliable, n, 1, true, 5)))
 	}
@@ -190,7 +191,7 @@ func TestPartsOfOneChannelAlone(t *testing.T) {
 	require.Zero(t, r.Stats().DroppedAssembly)
 }
 
-// TestSpareAssemblyIsGivenUp with the other memory that nobody has needed for a while.
+// TestSpareAssemblyIsGivenUp: the spare assembly is freed along with other unused memory.
 func TestSpareAssemblyIsGivenUp(t *testing.T) {
 	r := newOpened(t, 1)
 	r.must(unreliablePart(1, Unreliable, 1, 0, false, EntryBytes))
@@ -258,7 +259,8 @@ func TestPartsRefused(t *testing.T) {
 	})
 }
 
-// TestDuplicatePartsEvictNothing fills the memory for assemblies, and sends a part again.
+// TestDuplicatePartsEvictNothing: while the memory for assemblies is full, a part that arrives
+// again evicts nothing.
 func TestDuplicatePartsEvictNothing(t *testing.T) {
 	r := newOpened(t, 1, 3, 5, 7)
 	for ch, parts := range map[uint64]int{1: 59, 3: 59, 5: 59, 7: 53} {
@@ -302,7 +304,8 @@ func TestUnreliableIsNotSentAgain(t *testing.T) {
 	p.settled()
 }
 
-// TestMessagesInPartsAreNumbered one by one; whole ones have no number.
+// TestMessagesInPartsAreNumbered: messages in parts are numbered consecutively, and whole ones
+// have no number.
 func TestMessagesInPartsAreNumbered(t *testing.T) {
 	c, ch := newClient(t, Config{})
 	for _, size := range []int{3 * EntryBytes, 10, 2 * EntryBytes, 3 * EntryBytes} {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnsentGivesEverythingBack takes back each packet once, and nothing is missing or doubled.
+// TestUnsentGivesEverythingBack takes back each packet once. Nothing is lost or delivered
+// twice.
 func TestUnsentGivesEverythingBack(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -54,7 +55,7 @@ func TestUnsentGivesEverythingBack(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentToASmallerPath cuts entries that are numbered already.
+// TestUnsentToASmallerPath cuts entries that already have a number.
 func TestUnsentToASmallerPath(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Bulk)
@@ -105,8 +106,8 @@ func TestUnsentAcksProbesAndLimits(t *testing.T) {
 	require.Equal(t, 2, l.packets())
 }
 
-// unsendClose takes back, with play corked, a packet that has an unreliable
-// message and the close of its channel.
+// unsendClose takes back, with play corked, a packet that contains an unreliable message and
+// the close of its channel.
 func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
 	c, ch = p.ends[0], p.open(0, Normal)
 	p.send(0, ch, Reliable, nil)
@@ -120,8 +121,8 @@ func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
 	return c, ch
 }
 
-// TestUnsentUnreliableOfAClosedChannel: the close is sent with the resends; the
-// unreliable message is held back by the cork and is dropped with its channel.
+// TestUnsentUnreliableOfAClosedChannel: the close is sent with the retransmissions, and the
+// unreliable message, which the cork holds back, is dropped along with its channel.
 func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -132,8 +133,8 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentPartOfAMessageAmongTooMany: a message of which a part was sent is
-// not replaced by newer ones; those after it are.
+// TestUnsentPartOfAMessageAmongTooMany: a message that was sent in part isn't replaced by newer
+// ones, but the messages after it are.
 func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -161,8 +162,8 @@ func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the
-// answer to an earlier one has arrived.
+// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an
+// earlier one has arrived.
 func TestUnsentAfterItsChannelClosed(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -197,8 +198,8 @@ func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestRefusedNumberStaysUsedUp: a packet that turns out to have no content uses
-// up no number, even after refused ones.
+// TestRefusedNumberStaysUsedUp: a packet that turns out to be empty doesn't use up a number,
+// even after refused packets.
 func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -219,8 +220,8 @@ func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestRefusedPacketsOvertakeNothing: numbers of packets that were never sent do
-// not count for the packet threshold.
+// TestRefusedPacketsOvertakeNothing: the numbers of packets that were never sent don't count
+// toward the packet threshold.
 func TestRefusedPacketsOvertakeNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

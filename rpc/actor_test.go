@@ -361,7 +361,7 @@ func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 // connections that can have it. If one has no free channel, or a smaller
 // message limit, the log says so, once a second, and Spawn returns no error.
 func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
-	for name, bounded := range map[string]bunch.Config{"no channel left": {MaxChannels: 4}, "the limit is Config.Bunch.MaxBunch, 100": {MaxBunch: 100}} {
+	for name, bounded := range map[string]bunch.Config{"the limit is 4 (MaxChannels)": {MaxChannels: 4}, "the limit is Config.Bunch.MaxBunch, 100": {MaxBunch: 100}} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			inNet(t, 1, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
