@@ -53,7 +53,7 @@ type jumboProber struct {
 
 	// Probing.
 	probing    bool          // a probe is in flight
-	probe      uint64        // its number
+	probe      uint64        // number of the last probe, even if an earlier one is acked meanwhile
 	lostProbes int           // consecutive probes that were lost
 	nextProbe  time.Duration // no probe before then
 
@@ -107,7 +107,9 @@ func (j *jumboProber) acked(n uint64, r *record) {
 func (j *jumboProber) lost(t time.Duration, n uint64) {
 	switch {
 	case n < j.validFrom:
-	case j.probing && n == j.probe:
+	case n == j.probe && !j.probing:
+		// An earlier probe was acked late, so jumbo packets do get through.
+	case n == j.probe:
 		j.probing = false
 		j.lostProbes++
 		if j.lostProbes == maxJumboProbes {

@@ -276,6 +276,27 @@ func TestJumboSearchesAgain(t *testing.T) {
 	}
 }
 
+// TestLateAckDuringAJumboProbe: a probe that was declared lost is acked while the next one is in
+// flight. If that one is lost, it's still a probe, not a data packet.
+func TestLateAckDuringAJumboProbe(t *testing.T) {
+	var j jumboProber
+	j.checkSpeed(1e9, 1<<20, 0)
+	j.probeSent(1)
+	j.lost(time.Second, 1)
+	j.probeSent(2)
+	j.acked(1, &record{size: JumboPacket + overheadUDP})
+	require.True(t, j.usable())
+	j.lost(time.Second, 2)
+	require.Zero(t, j.lossRate)
+	require.Zero(t, j.lostProbes, "the path does carry jumbo packets")
+
+	j.lost(time.Second, 3)
+	j.lost(time.Second, 4)
+	j.acked(5, &record{size: 100})
+	j.checkBlackHole(time.Second, 6)
+	require.True(t, j.usable(), "only two data packets were lost")
+}
+
 // TestJumboIsOfOnePath: a jumbo packet that was sent before the path changed,
 // and is acked after that, shows nothing about the new one.
 func TestJumboIsOfOnePath(t *testing.T) {
