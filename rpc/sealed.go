@@ -77,7 +77,7 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.PacketsAcked += c.Acked
 	s.PacketsLost += c.Lost
 	s.SpuriousLosses += c.Spurious
-	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
+	s.Discarded += c.Dropped() + c.InboxFull + c.FromOthers
 }
 
 // cells returns the cells of a table row that shows which carrier is in use, and why.
@@ -167,10 +167,10 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 			Other:       s.quic.Received,
 		},
 		Mutex:     source,
-		Turned:    source.Turned,
-		Woken:     source.Woken,
+		AfterTurn: source.Turned,
+		WakeOwner: source.Woken,
 		Addrs:     s.quic.Addrs,
-		MaxPacket: s.quic.MaxPacket,
+		PathLimit: s.quic.MaxPacket,
 		NoJumbo:   s.conn.world.config.NoJumbo,
 		Ping:      s.ping,
 		PingTime:  s.conn.world.config.pingTime(s.conn.server),
@@ -299,7 +299,7 @@ func (s *sealedCarrier) maintain() {
 	// It closed some time ago, so it may be time to try again.
 	case !s.instances.Live():
 		s.openNext()
-	case s.instances.RequestIDs(carrier.Spares()):
+	case s.instances.RequestIDs(carrier.SpareIDs()):
 		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedAsk, s.instances.Newest()))
 	}
 }

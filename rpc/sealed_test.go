@@ -239,7 +239,7 @@ func TestSealedMovesBothWays(t *testing.T) {
 		require.NotZero(t, stats.PacketsLost)
 		require.Zero(t, stats.Discarded)
 		require.Greater(t, stats.MaxPacket, sealed.SafePacket, "QUIC has found a larger one")
-		require.LessOrEqual(t, stats.MaxPacket, sealed.MaxPacket)
+		require.LessOrEqual(t, stats.MaxPacket, sealed.FullPacket)
 	})
 }
 
@@ -438,11 +438,11 @@ func TestSealedSpares(t *testing.T) {
 			require.True(t, carrier.Session().Rotate())
 			carrier.Unlock()
 		}
-		require.Equal(t, 1, carrier.Spares())
+		require.Equal(t, 1, carrier.SpareIDs())
 		send(n.near, 4096)
 		n.arrive(n.far, 4096)
 		n.tick(10)
-		require.GreaterOrEqual(t, carrier.Spares(), 2, "more were asked for")
+		require.GreaterOrEqual(t, carrier.SpareIDs(), 2, "more were asked for")
 	})
 }
 

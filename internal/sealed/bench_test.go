@@ -23,12 +23,12 @@ func BenchmarkSeal(b *testing.B) {
 func benchmarkSeal(b *testing.B, suite *suite) {
 	s, err := newSealer(suite, export("bench"), 1, toServer)
 	require.NoError(b, err)
-	packet := make([]byte, MaxPacket)
-	b.SetBytes(MaxPacket - Overhead)
+	packet := make([]byte, FullPacket)
+	b.SetBytes(FullPacket - Overhead)
 	b.ReportAllocs()
 	for n := uint64(0); b.Loop(); n++ {
 		head := appendHeader(packet[:0], ID{1}, n)
-		if _, err := s.seal(packet[:len(head)+MaxPacket-Overhead], n); err != nil {
+		if _, err := s.seal(packet[:len(head)+FullPacket-Overhead], n); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -40,14 +40,14 @@ func BenchmarkOpen(b *testing.B) {
 	require.NoError(b, err)
 	var packets [count][]byte
 	for n := range packets {
-		head := appendHeader(make([]byte, 0, MaxPacket), ID{1}, uint64(n))
-		packets[n], err = s.seal(head[:MaxPacket-tagBytes], uint64(n))
+		head := appendHeader(make([]byte, 0, FullPacket), ID{1}, uint64(n))
+		packets[n], err = s.seal(head[:FullPacket-tagBytes], uint64(n))
 		require.NoError(b, err)
 	}
 	o, err := newOpener(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
-	scratch := make([]byte, MaxPacket)
-	b.SetBytes(MaxPacket - Overhead)
+	scratch := make([]byte, FullPacket)
+	b.SetBytes(FullPacket - Overhead)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if n%count == 0 {
@@ -66,10 +66,10 @@ func BenchmarkForged(b *testing.B) {
 	require.NoError(b, err)
 	o, err := newOpener(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
-	packet, err := s.seal(appendHeader(make([]byte, 0, MaxPacket), ID{1}, 5)[:MaxPacket-tagBytes], 5)
+	packet, err := s.seal(appendHeader(make([]byte, 0, FullPacket), ID{1}, 5)[:FullPacket-tagBytes], 5)
 	require.NoError(b, err)
-	packet[MaxPacket-1] ^= 1
-	scratch := make([]byte, MaxPacket)
+	packet[FullPacket-1] ^= 1
+	scratch := make([]byte, FullPacket)
 	b.ReportAllocs()
 	for b.Loop() {
 		copy(scratch, packet)
@@ -131,7 +131,7 @@ func BenchmarkLoopback(b *testing.B) {
 		cfg  SocketConfig
 		size int
 	}{
-		{"offload-1452", SocketConfig{}, MaxPacket}, {"plain-1452", SocketConfig{NoOffload: true}, MaxPacket},
+		{"offload-1452", SocketConfig{}, FullPacket}, {"plain-1452", SocketConfig{NoOffload: true}, FullPacket},
 		{"offload-1232", SocketConfig{}, 1232}, {"plain-1232", SocketConfig{NoOffload: true}, 1232},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkLoopback(b, c.cfg, c.size) })
@@ -152,7 +152,7 @@ func benchmarkLoopback(b *testing.B, cfg SocketConfig, packet int) {
 		source, sink := newBlob(size, count, 0), newBlob(size, 0, count)
 		configure := func(c *Config) {
 			c.Instance = instance
-			c.MaxPacket = func() int { return packet }
+			c.PathLimit = func() int { return packet }
 		}
 		ca, cb := carry(b, near, client, true, source, configure), carry(b, far, server, false, sink, configure)
 		ca.Start()

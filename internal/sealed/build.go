@@ -52,7 +52,7 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 // The packet counts as sent once Build returns, although the caller still has to Seal it.
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
-	size = min(size, MaxPacket)
+	size = min(size, FullPacket)
 	if size < Overhead+dataHeader+minReport {
 		return buf, 0, false
 	}
@@ -203,7 +203,7 @@ func (s *Session) appendTrain(d *draft) {
 
 // appendPayloads appends payloads until the source has none left that fits, only play if that's
 // the packet's purpose. A packet with bulk may grow up to its limit, but a packet without bulk may
-// not exceed MaxPacket.
+// not exceed FullPacket.
 func (s *Session) appendPayloads(d *draft) {
 	rec := &d.rec
 	limit := d.limit
@@ -224,7 +224,7 @@ func (s *Session) appendPayloads(d *draft) {
 			s.control.Played(s.time(d.now))
 			// Don't let the packet grow into a jumbo packet, since other play would have
 			// to wait behind it.
-			limit = min(limit, MaxPacket-tagBytes)
+			limit = min(limit, FullPacket-tagBytes)
 		}
 
 		// Now that we know what the payload is, complete the header.

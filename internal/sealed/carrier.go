@@ -16,14 +16,14 @@ import (
 // the oldest is retired.
 const maxIDs = 8
 
-// directTurns is the maximum number of turns that takeTurns takes. The second turn handles
+// inlineTurns is the maximum number of turns that takeTurns takes. The second turn handles
 // packets that arrived during the first.
-const directTurns = 2
+const inlineTurns = 2
 
-// directBytes is the maximum number of waiting bytes that runInline sends itself. It's enough
+// inlineBytes is the maximum number of waiting bytes that runInline sends itself. It's enough
 // for a tick of play. The first part of a transfer is larger, so we leave it to the carrier's
 // own goroutine, and the play of the same step is sent first.
-const directBytes = 8 << 10
+const inlineBytes = 8 << 10
 
 // Config holds the settings of a carrier. Its functions must not block. Changed, Ping and
 // Ended are called on the carrier's own goroutine. The others are called on any goroutine
@@ -35,10 +35,10 @@ type Config struct {
 	// sends. The carrier uses only these. Addrs is called every followBulk while bulk is in
 	// flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
-	// MaxPacket returns the largest packet size, in bytes, that QUIC has confirmed for the
-	// path. If MaxPacket is nil, SafePacket is used.
-	MaxPacket func() int
-	// NoJumbo limits packets to MaxPacket. Otherwise, if the kernel supports GSO, the carrier
+	// FullPacket returns the largest packet size, in bytes, that QUIC has confirmed for the
+	// path. If FullPacket is nil, SafePacket is used.
+	PathLimit func() int
+	// NoJumbo limits packets to FullPacket. Otherwise, if the kernel supports GSO, the carrier
 	// tries larger packets for bulk on a fast path (see JumboPacket).
 	NoJumbo bool
 
@@ -58,8 +58,8 @@ type Config struct {
 	Mutex Mutex
 	// Turned, if not nil, is called under the lock at the end of each turn. If it returns
 	// true, Woken is called without the lock.
-	Turned func() bool
-	Woken  func()
+	AfterTurn func() (wake bool)
+	WakeOwner func()
 	// Changed, if not nil, is called without the lock after the state has changed.
 	Changed func(State)
 	// Ended, if not nil, is called without the lock after Done was closed, so the owner
@@ -105,8 +105,8 @@ type CarrierStats struct {
 	Stats
 	Writes      uint64 // calls that sent packets
 	WriteErrors uint64 // writes that failed; their packets will count as lost
-	Full        uint64 // packets dropped because the inbox was full
-	Elsewhere   uint64 // packets dropped because too many arrived from other addresses
+	InboxFull   uint64 // packets dropped because the inbox was full
+	FromOthers  uint64 // packets dropped because too many arrived from other addresses
 	Goroutines  uint64 // goroutines started
 
 	Rate      float64 // the controller's pacing rate, in bytes per second
@@ -206,7 +206,7 @@ func (c *Carrier) AddIDs(ids ...ID) {
 
 // Spares returns how many unused ids of the peer are left for changes of address. The owner
 // asks the peer for more over QUIC.
-func (c *Carrier) Spares() int {
+func (c *Carrier) SpareIDs() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.session.spares)
@@ -245,7 +245,7 @@ func (c *Carrier) noteWork() {
 
 // bulkWaits reports whether more than a tick of play is waiting to be sent. The caller holds
 // the lock.
-func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
+func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > inlineBytes }
 
 // Close ends the carrier and returns at once. It calls the source's Lost for the payloads in
 // flight. Done is closed once the carrier has stopped using the socket.
@@ -292,8 +292,8 @@ func (c *Carrier) Stats() CarrierStats {
 		Stats:       c.session.Stats(),
 		Writes:      c.counts.writes.Load(),
 		WriteErrors: c.counts.writeErrors.Load(),
-		Full:        c.inbox.droppedFull.Load(),
-		Elsewhere:   c.inbox.droppedElsewhere.Load(),
+		InboxFull:   c.inbox.droppedFull.Load(),
+		FromOthers:  c.inbox.droppedFromOthers.Load(),
 		Goroutines:  c.worker.started.Load(),
 		Rate:        c.session.control.Rate(),
 		Window:      c.session.control.Window(),
@@ -302,10 +302,10 @@ func (c *Carrier) Stats() CarrierStats {
 }
 
 // maxPacket returns the size in bytes of the largest packet that collect could build for bulk
-// now. The caller holds the lock, which also guards run.maxPacket.
+// now. The caller holds the lock, which also guards run.pathLimit.
 func (c *Carrier) maxPacket() int {
 	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
-	return c.session.limit(forPayload, max(SafePacket, c.run.maxPacket), jumbo)
+	return c.session.limit(forPayload, max(SafePacket, c.run.pathLimit), jumbo)
 }
 
 // packetsArrived is called when packets were put into an empty inbox. If inline is true, they
@@ -327,7 +327,7 @@ func (c *Carrier) packetsArrived(inline bool) {
 func (c *Carrier) runInline() {
 	switch {
 	case !c.worker.tryEnter():
-	case c.isLight():
+	case c.canRunInline():
 		c.takeTurns()
 	default:
 		c.worker.start()
@@ -337,31 +337,31 @@ func (c *Carrier) runInline() {
 // handOff makes another goroutine work. Without bulk, that's a goroutine of the crew, which
 // takes turns for many carriers. With bulk, it's the carrier's own goroutine.
 func (c *Carrier) handOff() {
-	if c.isLight() {
+	if c.canRunInline() {
 		c.socket.crew.Add(c)
 	} else {
 		c.worker.start()
 	}
 }
 
-// isLight reports whether a turn never blocks and takes no longer than one with play. Only the
+// canRunInline reports whether a turn never blocks and takes no longer than one with play. Only the
 // goroutine that works may call it.
-func (c *Carrier) isLight() bool { return !c.mayBlock && !c.run.needsSettle() && !c.hasBulk() }
+func (c *Carrier) canRunInline() bool { return !c.mayBlock && !c.run.callbacksDue() && !c.hasBulk() }
 
 // hasBulk reports whether there's bulk, which the carrier handles on its own goroutine. Only
 // the goroutine that works may call it.
-func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.isHeavy() }
+func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.movesBulk() }
 
-// takeTurns takes up to directTurns turns. If there's more to do afterwards, it leaves that to
+// takeTurns takes up to inlineTurns turns. If there's more to do afterwards, it leaves that to
 // the carrier's own goroutine.
 func (c *Carrier) takeTurns() {
 	c.run.writer.MayWait = false
-	for range directTurns {
+	for range inlineTurns {
 		next, idle := c.turn()
-		if !idle || !c.isLight() {
+		if !idle || !c.canRunInline() {
 			break
 		}
-		if c.worker.tryRest(next) {
+		if c.worker.tryLeave(next) {
 			return
 		}
 	}
@@ -370,31 +370,31 @@ func (c *Carrier) takeTurns() {
 
 // loop takes turns on the carrier's own goroutine, until it's no longer needed.
 func (c *Carrier) loop() {
-	for !c.settle() {
-		next, idle := c.heavyTurn()
+	for !c.runCallbacks() {
+		next, idle := c.bulkTurn()
 		switch {
-		case c.run.needsSettle() || !idle:
+		case c.run.callbacksDue() || !idle:
 			// There's more to do right away.
-		case c.run.isHeavy() && c.worker.poll(next):
+		case c.run.movesBulk() && c.worker.poll(next):
 			// More work has come up.
 		case c.hasBulk():
 			// More bulk may follow soon, so keep the goroutine for a while.
 			if c.worker.sleep(next) {
 				return
 			}
-		case c.worker.tryRest(next):
+		case c.worker.tryLeave(next):
 			return
 		}
 	}
 }
 
-// heavyTurn takes a turn on the carrier's own goroutine. If there are more such goroutines than
-// processors, a goroutine that moves bulk must first wait for one of the heavyTurns. Once its
+// bulkTurn takes a turn on the carrier's own goroutine. If there are more such goroutines than
+// processors, a goroutine that moves bulk must first wait for one of the bulkTurns. Once its
 // bulk is done, it no longer waits, since only play is left.
-func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
-	if c.worker.crowded() && c.run.isHeavy() {
-		heavyTurns.Take(nil)
-		defer heavyTurns.End()
+func (c *Carrier) bulkTurn() (next time.Time, idle bool) {
+	if c.worker.crowded() && c.run.movesBulk() {
+		bulkTurns.Take(nil)
+		defer bulkTurns.End()
 	}
 	c.run.writer.MayWait = c.hasBulk()
 	return c.turn()

@@ -26,7 +26,7 @@ type port struct {
 func newPort(t *testing.T, conn *netsim.PacketConn) *port {
 	p := &port{conn: conn, socket: NewSocket(conn, SocketConfig{})}
 	p.reader.Go(func() {
-		q, b := p.socket.QUIC(), make([]byte, MaxPacket)
+		q, b := p.socket.QUIC(), make([]byte, FullPacket)
 		for {
 			if _, _, err := q.ReadFrom(b); err != nil {
 				return
@@ -95,7 +95,7 @@ func TestCarrierDelivers(t *testing.T) {
 		t.Logf("%v; %+v; %+v", took, d.a.Stats(), d.b.Stats())
 		require.Equal(t, Open, <-d.states)
 		require.Zero(t, d.far.quic.Load(), "QUIC saw nothing of it")
-		require.Equal(t, 3, d.a.Spares())
+		require.Equal(t, 3, d.a.SpareIDs())
 
 		t.Log("# idle: no memory of packets, and then no goroutine and no packet until there is something to send")
 		time.Sleep(2 * trimAfter)
@@ -208,17 +208,17 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		}
 		d.start()
 		time.Sleep(100 * ms)
-		require.Equal(t, firstIDs-1, d.a.Spares())
+		require.Equal(t, firstIDs-1, d.a.SpareIDs())
 		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 9})
 		turn()
 		time.Sleep(ms)
-		require.Equal(t, firstIDs-2, d.a.Spares())
+		require.Equal(t, firstIDs-2, d.a.SpareIDs())
 		to := *d.to.Load()
 		to.Port++
 		back := d.to.Swap(&to)
 		turn()
 		time.Sleep(ms)
-		require.Equal(t, firstIDs-3, d.a.Spares())
+		require.Equal(t, firstIDs-3, d.a.SpareIDs())
 		d.to.Store(back)
 		deliver(t, d.a, d.up)
 
@@ -263,7 +263,7 @@ func TestCarrierUnderAttack(t *testing.T) {
 		deliver(t, d.a, d.up)
 		st := d.b.Stats()
 		t.Logf("%+v", st)
-		require.InDelta(t, 1000-maxFromOthers, st.Elsewhere, maxFromOthers)
+		require.InDelta(t, 1000-maxFromOthers, st.FromOthers, maxFromOthers)
 		require.NotZero(t, st.Drops[dropSize])
 		require.NotZero(t, st.Drops[dropForged]+st.Drops[dropKey]+st.Drops[dropOld], "their numbers are any, unmasked")
 		require.NotZero(t, st.Drops[dropReplay])

@@ -78,7 +78,7 @@ func benchmarkHostile(b *testing.B, frames func(a *Session) []byte, next func(n 
 		}
 		_ = victim.Advance(now)
 		for ok := true; ok; {
-			_, _, ok = victim.AppendPacket(now, p[:0], MaxPacket)
+			_, _, ok = victim.AppendPacket(now, p[:0], FullPacket)
 		}
 		victim.NextTimeout()
 	}

@@ -20,9 +20,9 @@ const (
 	// Overhead is how many bytes sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
-	// MaxPacket is the size in bytes of the largest packet for which QUIC probes, and of
+	// FullPacket is the size in bytes of the largest packet for which QUIC probes, and of
 	// quic-go's read buffers.
-	MaxPacket = 1452
+	FullPacket = 1452
 	// SafePacket is the packet size in bytes that every path with QUIC takes (RFC 9000,
 	// section 14).
 	SafePacket = 1200

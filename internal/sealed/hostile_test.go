@@ -24,7 +24,7 @@ const allowance = 512 << 10
 // are being opened are bounded, and so is their memory, which is freed after the flood.
 func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
-	for _, size := range []int{Overhead + 1, 200, MaxPacket, blockBytes / 2, JumboPacket, 0} {
+	for _, size := range []int{Overhead + 1, 200, FullPacket, blockBytes / 2, JumboPacket, 0} {
 		before, most := testkit.Heap(), 0
 		b := newInbox(func(bool) {})
 		b.setRemote(udp.AddrPort(here))
@@ -32,7 +32,7 @@ func TestHostileFlood(t *testing.T) {
 			for range n {
 				length := size
 				if length == 0 {
-					length = Overhead + 1 + r.IntN(MaxPacket-Overhead)
+					length = Overhead + 1 + r.IntN(FullPacket-Overhead)
 				}
 				b.put(time.Now(), udp.AddrPort(here), make([]byte, length))
 			}
@@ -61,8 +61,8 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 		b.allBorrowed = &s.borrowed
 		b.setRemote(udp.AddrPort(here))
 		require.NoError(t, s.register(b, id))
-		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
-		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-MaxPacket+1)...)
+		p := append([]byte(sealedFor(id, "x")), make([]byte, FullPacket-Overhead)...)
+		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-FullPacket+1)...)
 		before := s.routed.Load()
 		for range 5_000 {
 			s.route(time.Now(), udp.AddrPort(here), p)
@@ -73,7 +73,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	}
 	first, one := flood(ID{1})
 	second, two := flood(ID{2})
-	perBlock := len(block{}.records) / (MaxPacket + inboxHeader)
+	perBlock := len(block{}.records) / (FullPacket + inboxHeader)
 	require.InDelta(t, (inboxBytes+maxBorrowed/2)/blockBytes*perBlock, one, 100)
 	require.InDelta(t, (inboxBytes+maxBorrowed/4)/blockBytes*perBlock, two, 100)
 	require.LessOrEqual(t, s.borrowed.Load(), int64(maxBorrowed))
@@ -85,7 +85,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 // a limited number for each socket, whoever sends them.
 func TestGuessedIDs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
-	p := append([]byte(sealedFor(ID{}, "x")), make([]byte, MaxPacket-Overhead)...)
+	p := append([]byte(sealedFor(ID{}, "x")), make([]byte, FullPacket-Overhead)...)
 	before := testkit.Heap()
 	for i := range 100_000 {
 		binary.BigEndian.PutUint64(p[1:], uint64(i)*0x9e3779b97f4a7c15)
@@ -118,7 +118,7 @@ func (h *hostile) send(frames []byte) error {
 	err = h.a.Receive(h.now, p)
 	_ = h.a.Advance(h.now)
 	for {
-		if _, _, ok := h.a.AppendPacket(h.now, make([]byte, 0, MaxPacket), MaxPacket); !ok {
+		if _, _, ok := h.a.AppendPacket(h.now, make([]byte, 0, FullPacket), FullPacket); !ok {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ type inbox struct {
 	sawOther atomic.Bool // a packet has arrived from another address; cleared by the carrier
 
 	// Packets dropped because there was no room, and because of maxFromOthers.
-	droppedFull, droppedElsewhere atomic.Uint64
+	droppedFull, droppedFromOthers atomic.Uint64
 }
 
 // newInbox returns an inbox that calls notify.
@@ -97,7 +97,7 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (wasEmpty 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.isRemote(from) && !b.admit(at) {
-		b.droppedElsewhere.Add(1)
+		b.droppedFromOthers.Add(1)
 		return false
 	}
 	wasEmpty = b.first == nil

@@ -24,7 +24,7 @@ const (
 	// When 200 clients load from one server over loopback, each gets 0.5 MB/s. Jumbo packets
 	// reduce the number of packets to 40 %.
 	sharedJumboTime = 20 * time.Millisecond
-	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
+	jumboBurst      = (JumboPacket + FullPacket - 1) / FullPacket
 	// The window must have room for jumboWindow jumbo packets, so that acks arrive one by one.
 	jumboWindow = 4
 

@@ -16,7 +16,7 @@ type jumboBed struct {
 	up, down *pieces
 	a        *Session
 	largest  int
-	jumbos   int // packets that are larger than MaxPacket
+	jumbos   int // packets that are larger than FullPacket
 }
 
 func newJumboBed(t *testing.T, link netsim.Config, mebibytes int) *jumboBed {
@@ -25,7 +25,7 @@ func newJumboBed(t *testing.T, link netsim.Config, mebibytes int) *jumboBed {
 	link.Seed = testkit.Seed(t)
 	d.Pair, d.a, _ = connect(t, d.up, d.down, netsim.PairConfig{AtoB: link, BtoA: link, Max: JumboPacket, OnPacket: func(_ *netsim.Side, p []byte, _ netsim.Fate) {
 		d.largest = max(d.largest, len(p))
-		if len(p) > MaxPacket {
+		if len(p) > FullPacket {
 			d.jumbos++
 		}
 	}})
@@ -50,7 +50,7 @@ func TestJumboPackets(t *testing.T) {
 	}{
 		{"fast, large frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket}, [2]int{3000, 4500}},
 		{"fast, large frames, loss", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket, Loss: 0.01}, [2]int{3000, 5000}},
-		{"fast, usual frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: MaxPacket}, [2]int{maxJumboProbes, maxJumboProbes}},
+		{"fast, usual frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: FullPacket}, [2]int{maxJumboProbes, maxJumboProbes}},
 		{"fast, small frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: SafePacket}, [2]int{maxJumboProbes, maxJumboProbes}},
 		{"slow, large frames", netsim.Config{Delay: 2 * ms, Rate: 10e6, MTU: JumboPacket}, [2]int{0, 0}},
 	} {
@@ -60,23 +60,23 @@ func TestJumboPackets(t *testing.T) {
 			t.Logf("%v, %d jumbo packets, largest %d; %+v", took, d.jumbos, d.largest, d.a.Stats())
 			require.GreaterOrEqual(t, d.jumbos, row.jumbos[0])
 			require.LessOrEqual(t, d.jumbos, row.jumbos[1])
-			if most := d.a.limit(forPayload, MaxPacket, true); row.jumbos[0] > maxJumboProbes {
+			if most := d.a.limit(forPayload, FullPacket, true); row.jumbos[0] > maxJumboProbes {
 				require.Equal(t, JumboPacket, most)
 			} else {
-				require.LessOrEqual(t, most, MaxPacket)
+				require.LessOrEqual(t, most, FullPacket)
 			}
-			require.LessOrEqual(t, d.a.limit(forPayload, MaxPacket, false), MaxPacket)
+			require.LessOrEqual(t, d.a.limit(forPayload, FullPacket, false), FullPacket)
 		})
 	}
 }
 
 // TestJumboProbesCostNothing: a path that takes none is as fast as if nobody had tried.
 func TestJumboProbesCostNothing(t *testing.T) {
-	link := netsim.Config{Delay: 5 * ms, Rate: 500e6, MTU: MaxPacket}
+	link := netsim.Config{Delay: 5 * ms, Rate: 500e6, MTU: FullPacket}
 	tried := newJumboBed(t, link, 64)
 	n := 64 << 20 / 1000
 	up, down := newPieces(1000, n, 0), newPieces(1000, 0, n)
-	pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
+	pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: FullPacket})
 	require.NoError(t, pair.Run(time.Minute, up.delivered))
 	require.InEpsilon(t, down.doneAt.Sub(netsim.Epoch).Seconds(), tried.whole(t).Seconds(), 0.03)
 	require.Equal(t, maxJumboProbes, tried.jumbos)
@@ -88,7 +88,7 @@ func TestJumboPathShrinks(t *testing.T) {
 	d := newJumboBed(t, netsim.Config{Delay: 2 * ms, Rate: 1e9, MTU: JumboPacket}, 256)
 	require.NoError(t, d.RunFor(500*ms))
 	require.Equal(t, JumboPacket, d.largest)
-	d.SetMTU(MaxPacket)
+	d.SetMTU(FullPacket)
 	require.NoError(t, d.RunFor(100*ms))
 	before, jumbos := d.up.ackedN, d.jumbos
 	d.largest = 0
@@ -116,7 +116,7 @@ func TestPlayFillsNoJumboPacket(t *testing.T) {
 		p, _, ok := s.a.Build(s.now, make([]byte, 0, JumboPacket), SafePacket, true)
 		require.True(t, ok)
 		require.Greater(t, len(p), 800)
-		require.LessOrEqual(t, len(p), MaxPacket)
+		require.LessOrEqual(t, len(p), FullPacket)
 	}
 }
 
@@ -128,13 +128,13 @@ func TestJumboPathFlaps(t *testing.T) {
 		up, down := newPieces(1000, 20_000, 0), newPieces(1000, 0, 20_000)
 		pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: most})
 		for n := 0; !up.delivered() && n < 3_000; n++ {
-			pair.SetMTU([...]int{JumboPacket, MaxPacket}[n%2])
+			pair.SetMTU([...]int{JumboPacket, FullPacket}[n%2])
 			_ = pair.Run(20*ms, up.delivered)
 		}
 		require.True(t, up.delivered())
 		return down.doneAt.Sub(netsim.Epoch)
 	}
-	without, with := took(MaxPacket), took(JumboPacket)
+	without, with := took(FullPacket), took(JumboPacket)
 	t.Logf("%v without jumbo packets, %v with them", without, with)
 	require.Less(t, with.Seconds(), 5*without.Seconds(), "usually both are as fast; it was 16 times as long")
 }
@@ -146,7 +146,7 @@ func TestJumboPathIsLeft(t *testing.T) {
 	require.NoError(t, d.RunFor(500*ms))
 	require.Equal(t, JumboPacket, d.largest)
 	d.a.Moved(d.Now())
-	d.SetMTU(MaxPacket)
+	d.SetMTU(FullPacket)
 	before := d.jumbos
 	d.whole(t)
 	require.LessOrEqual(t, d.jumbos-before, maxJumboProbes)
@@ -159,18 +159,18 @@ func TestPlayIsNeverJumbo(t *testing.T) {
 	j.proven = true
 	j.checkSpeed(1e9, 1<<20, 0)
 	s.mtu.jumbo = j
-	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true))
-	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, false), "the socket sends none")
-	require.Equal(t, MaxPacket, s.limit(forPlay, MaxPacket, true))
-	require.Equal(t, MaxPacket, s.limit(forReport, MaxPacket, true))
+	require.Equal(t, JumboPacket, s.limit(forPayload, FullPacket, true))
+	require.Equal(t, FullPacket, s.limit(forPayload, FullPacket, false), "the socket sends none")
+	require.Equal(t, FullPacket, s.limit(forPlay, FullPacket, true))
+	require.Equal(t, FullPacket, s.limit(forReport, FullPacket, true))
 	s.mtu.jumbo.checkSpeed(1.7e6, 1<<20, jumboBurst-1)
-	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the path is slow")
+	require.Equal(t, FullPacket, s.limit(forPayload, FullPacket, true), "the path is slow")
 	s.mtu.jumbo.checkSpeed(1.7e6, 1<<20, jumboBurst)
-	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true), "the path is fast, and many share it")
+	require.Equal(t, JumboPacket, s.limit(forPayload, FullPacket, true), "the path is fast, and many share it")
 	s.mtu.jumbo.checkSpeed(4e5, 1<<20, jumboBurst)
-	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "a shaper may hold it")
+	require.Equal(t, FullPacket, s.limit(forPayload, FullPacket, true), "a shaper may hold it")
 	s.mtu.jumbo.checkSpeed(1e9, 3*JumboPacket, jumboBurst)
-	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the window is small")
+	require.Equal(t, FullPacket, s.limit(forPayload, FullPacket, true), "the window is small")
 }
 
 // TestPlayInAPacketWithBulk: such a packet is as large as one without jumbo packets.
@@ -196,7 +196,7 @@ func TestPlayInAPacketWithBulk(t *testing.T) {
 	})
 	require.NoError(t, pair.Run(time.Minute, a.delivered))
 	require.Greater(t, len(b.took), 100)
-	require.LessOrEqual(t, largest, MaxPacket)
+	require.LessOrEqual(t, largest, FullPacket)
 	require.Greater(t, largest, 1000, "bulk fills it")
 }
 
@@ -225,7 +225,7 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	p, _, ok := s.a.build(s.a.tick(s.now.Add(time.Second)), forPayload, nil, JumboPacket)
 	require.True(t, ok)
 	require.Greater(t, len(p), 1300+Overhead+dataHeader+minReport)
-	require.LessOrEqual(t, len(p), MaxPacket)
+	require.LessOrEqual(t, len(p), FullPacket)
 }
 
 // TestJumboSearchesAgain only long after a search in vain, and at once after a
@@ -317,7 +317,7 @@ func TestJumboIsOfOnePath(t *testing.T) {
 // when it asks for feedback, is counted in packets of its own size.
 func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s := newStep(t, 0, nil).open().a
-	s.lastSize = MaxPacket + overheadUDP
+	s.lastSize = FullPacket + overheadUDP
 	bound := s.playBound()
 	s.records.playInFlight = bound - 2*s.lastSize - 1
 	require.False(t, s.wantsAckSoon())
@@ -344,7 +344,7 @@ func TestJumboPathGoesDark(t *testing.T) {
 		return down.doneAt.Sub(netsim.Epoch)
 	}
 	for _, dark := range []time.Duration{300 * ms, time.Second, 4 * time.Second} {
-		without, with := took(MaxPacket, dark), took(JumboPacket, dark)
+		without, with := took(FullPacket, dark), took(JumboPacket, dark)
 		t.Logf("dark for %v: %v without jumbo packets, %v with them", dark, without, with)
 		require.Less(t, with, without+200*ms)
 	}
@@ -360,7 +360,7 @@ func TestJumboPathLosesThem(t *testing.T) {
 		require.NoError(t, pair.Run(time.Minute, up.delivered))
 		return down.doneAt.Sub(netsim.Epoch)
 	}
-	without := took(MaxPacket)
+	without := took(FullPacket)
 	for range 3 {
 		with := took(JumboPacket)
 		t.Logf("%v without jumbo packets, %v with them", without, with)

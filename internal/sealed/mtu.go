@@ -22,7 +22,7 @@ const (
 type pathMTU struct {
 	pathStart uint64 // first packet on this path; the fates of earlier ones don't count
 	blackHole recovery.BlackHole
-	jumbo     jumboProber // packets larger than MaxPacket
+	jumbo     jumboProber // packets larger than FullPacket
 
 	// Set while there's a black hole.
 	shrunk    bool          // only packets of up to SafePacket bytes get through

@@ -27,7 +27,7 @@ func TestOpensOnAPathThatShrank(t *testing.T) {
 		const n = 1 << 20 / half
 		a, b := newPieces(half, n, 0), newPieces(half, 0, n)
 		link := shrunken(seed, loss)
-		pair, client, server := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
+		pair, client, server := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: FullPacket})
 		require.NoError(t, pair.Run(10*time.Second, func() bool { return client.State() == Open && server.State() == Open }))
 		opened := pair.Now().Sub(netsim.Epoch)
 		require.NoError(t, pair.Run(time.Minute, a.delivered))
@@ -46,7 +46,7 @@ func TestOpensOnAPathThatShrank(t *testing.T) {
 // TestTrainOfSmallerPackets measures the path when the first train of large ones vanished whole.
 func TestTrainOfSmallerPackets(t *testing.T) {
 	link := shrunken(testkit.Seed(t), 0)
-	pair, client, _ := connect(t, newPieces(half, 0, 0), newPieces(half, 0, 0), netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
+	pair, client, _ := connect(t, newPieces(half, 0, 0), newPieces(half, 0, 0), netsim.PairConfig{AtoB: link, BtoA: link, Max: FullPacket})
 	require.NoError(t, pair.RunFor(2*time.Second))
 	require.Equal(t, Open, client.State())
 	require.InEpsilon(t, 20e6/8, client.Controller().Estimate(), 0.1)
@@ -66,7 +66,7 @@ func TestPathShrinksAndGrows(t *testing.T) {
 		states := map[State]bool{}
 		a, b := newPieces(half, n, 0), newPieces(half, 0, n)
 		var client *Session
-		pair, client, _ := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket, OnPacket: func(_ *netsim.Side, p []byte, _ netsim.Fate) {
+		pair, client, _ := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: FullPacket, OnPacket: func(_ *netsim.Side, p []byte, _ netsim.Fate) {
 			largest = max(largest, len(p))
 			if client != nil {
 				states[client.State()] = true
@@ -93,7 +93,7 @@ func TestPathShrinksAndGrows(t *testing.T) {
 
 		t.Log("# a large one is tried after 10 s, and 20 s later; it costs nothing")
 		later := acked(21 * time.Second)
-		require.Equal(t, MaxPacket, largest, "tried")
+		require.Equal(t, FullPacket, largest, "tried")
 		require.True(t, client.mtu.shrunk, "in vain")
 
 		t.Log("# it grows again: noticed at the next try")
@@ -124,7 +124,7 @@ func TestOutageIsNoHole(t *testing.T) {
 	link.MTU = 0
 	const n = 40 << 20 / half
 	a, b := newPieces(half, n, 0), newPieces(half, 0, n)
-	pair, client, _ := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
+	pair, client, _ := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: FullPacket})
 	for _, dark := range []time.Duration{100 * ms, time.Second, 3 * time.Second} {
 		require.NoError(t, pair.RunFor(2*time.Second))
 		pair.Dark(dark)
@@ -140,11 +140,11 @@ func TestMovedForgetsTheHole(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.mtu = pathMTU{shrunk: true, shrunkAt: 1, retryAt: time.Hour}
 	s.a.Moved(s.now)
-	require.Equal(t, MaxPacket, s.a.mtu.limit(MaxPacket))
+	require.Equal(t, FullPacket, s.a.mtu.limit(FullPacket))
 	for range 3 {
-		s.a.mtu.lost(0, 0, &record{size: MaxPacket})
+		s.a.mtu.lost(0, 0, &record{size: FullPacket})
 	}
 	s.a.mtu.acked(s.a.records.Next, &record{size: 100})
 	s.a.mtu.checkBlackHole(0, s.a.records.Next+1)
-	require.Equal(t, MaxPacket, s.a.mtu.limit(MaxPacket))
+	require.Equal(t, FullPacket, s.a.mtu.limit(FullPacket))
 }

@@ -9,7 +9,7 @@ const (
 	nothing    purpose = iota // no packet may be sent now
 	forProbe                  // get an ack out of the peer; carries payloads if there are any
 	forTrain                  // one of the padded back-to-back packets that measure the path's rate
-	forMTU                    // padding, to find out if the path takes MaxPacket bytes again
+	forMTU                    // padding, to find out if the path takes FullPacket bytes again
 	forJumbo                  // padding, to find out if the path takes JumboPacket bytes
 	forPayload                // bulk (transfers) and play (the game's own traffic), as paced
 	forPlay                   // play alone, which needn't wait for the pacer
@@ -110,11 +110,11 @@ func (s *Session) nextSize() int {
 	case s.mtu.takesJumbo():
 		return s.lastSize
 	}
-	return min(s.lastSize, MaxPacket+overheadUDP)
+	return min(s.lastSize, FullPacket+overheadUDP)
 }
 
 // nextPlaySize is nextSize for a packet of play, which is never a jumbo packet.
-func (s *Session) nextPlaySize() int { return min(s.nextSize(), MaxPacket+overheadUDP) }
+func (s *Session) nextPlaySize() int { return min(s.nextSize(), FullPacket+overheadUDP) }
 
 // pacerAllows reports whether the pacer lets us send a packet now.
 func (s *Session) pacerAllows(t time.Duration) bool {

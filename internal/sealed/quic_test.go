@@ -82,7 +82,7 @@ func carry(t testing.TB, h *host, conn *quic.Conn, isClient bool, source Source,
 	c := Config{
 		SessionConfig: SessionConfig{Exporter: state.ExportKeyingMaterial, Instance: 1, Client: isClient, Source: source, RTT: conn.ConnectionStats().SmoothedRTT},
 		Addrs:         func() (net.Addr, net.Addr) { return conn.RemoteAddr(), conn.LocalAddr() },
-		MaxPacket:     func() int { return 1232 },
+		PathLimit:     func() int { return 1232 },
 	}
 	if configure != nil {
 		configure(&c)

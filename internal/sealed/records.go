@@ -67,7 +67,7 @@ type record struct {
 func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 
 // jumbo reports whether the packet is larger than the sizes that QUIC probes.
-func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
+func (r *record) jumbo() bool { return r.size > FullPacket+overheadUDP }
 
 // frameLimit returns the maximum size of the header and frames. allowed is the limit for a
 // packet with bulk. A packet without bulk mustn't become a jumbo packet, because other play
@@ -76,7 +76,7 @@ func (r *record) frameLimit(allowed int) int {
 	if r.bulk {
 		return allowed
 	}
-	return min(allowed, MaxPacket-tagBytes)
+	return min(allowed, FullPacket-tagBytes)
 }
 
 // records holds a record for each packet number, from the oldest one whose fate may still

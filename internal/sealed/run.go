@@ -18,7 +18,7 @@ const (
 	turnPackets = 64
 	// turnBytes is the number of bytes after which a turn stops receiving, even if there
 	// are more packets.
-	turnBytes = turnPackets * MaxPacket
+	turnBytes = turnPackets * FullPacket
 	// If the socket's send buffer is full, we try again after blockedWait.
 	blockedWait = 500 * time.Microsecond
 	// We consider the machine busy if packets wait in the inbox for longer than busyWait. A
@@ -30,9 +30,9 @@ const (
 	// rises, a carrier would keep sending bursts for half a second after the crowd has gone.
 	waitRise = 8
 	waitFall = 2
-	// heavyLoad is the load that results from three packets per turn. A turn with play receives
+	// bulkLoad is the load that results from three packets per turn. A turn with play receives
 	// one packet and sends one, while a turn with bulk handles about ten.
-	heavyLoad = 3 * loadTurns
+	bulkLoad = 3 * loadTurns
 	// loadTurns is the number of turns over which the load is averaged.
 	loadTurns = 8
 	// We ask QUIC again for the addresses and the packet size when a packet arrives from another
@@ -47,14 +47,14 @@ const (
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns limits the turns of carriers that move bulk while more carriers are working than
+// bulkTurns limits the turns of carriers that move bulk while more carriers are working than
 // there are processors. At any time it allows as many turns as there were processors when the
 // process started.
 //
 // A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
 // carrier of a crowd would meanwhile build a burst that it can't send yet. A carrier never
 // waits for a second turn.
-var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
+var bulkTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches is a pool of the buffers into which carriers receive.
 var batches = sync.Pool{New: func() any { return new(batch) }}
@@ -82,10 +82,10 @@ type runner struct {
 	to, from      net.Addr       // result of Config.Addrs
 	remote, local netip.AddrPort // the same, so that we can compare them
 	hasAddrs      bool           // writer.Aim was called with them
-	maxPacket     int            // from Config.MaxPacket, at most MaxPacket; written under the lock
+	pathLimit     int            // from Config.PathLimit, at most FullPacket; written under the lock
 	followedAt    time.Time      // when we asked; zero if we haven't
 
-	// Left for settle.
+	// Left for runCallbacks.
 	state        State // of the session after the last turn
 	stateChanged bool  // Config.Changed must be called
 	pingDue      bool  // Config.Ping must be called, but not under the lock, since it may take long
@@ -139,15 +139,15 @@ func (r *runner) isBusy() bool { return r.inboxWait > busyWait }
 // noteLoad updates load with the number of packets that a turn received and built.
 func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.unsealed) - r.load/loadTurns }
 
-// isHeavy reports whether the carrier moves so many packets that there must be bulk.
-func (r *runner) isHeavy() bool { return r.load > heavyLoad }
+// movesBulk reports whether the carrier moves so many packets that there must be bulk.
+func (r *runner) movesBulk() bool { return r.load > bulkLoad }
 
-// needsSettle reports whether settle has anything to do.
-func (r *runner) needsSettle() bool { return r.stateChanged || r.pingDue || r.state == Closed }
+// callbacksDue reports whether runCallbacks has anything to do.
+func (r *runner) callbacksDue() bool { return r.stateChanged || r.pingDue || r.state == Closed }
 
-// settle does the part of a turn that may take long. It doesn't hold the lock. It returns true
+// runCallbacks does the part of a turn that may take long. It doesn't hold the lock. It returns true
 // if the session has ended and everything is cleaned up.
-func (c *Carrier) settle() (ended bool) {
+func (c *Carrier) runCallbacks() (ended bool) {
 	r := &c.run
 	if r.stateChanged && c.config.Changed != nil {
 		c.config.Changed(r.state)
@@ -193,8 +193,8 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.open()
 	result := c.step()
 	r.noteLoad()
-	if result.callWoken {
-		c.config.Woken()
+	if result.wakeOwner {
+		c.config.WakeOwner()
 	}
 
 	more := r.incoming.more()
@@ -220,7 +220,7 @@ type stepResult struct {
 	next      time.Time // when something is due; zero if nothing is
 	woken     bool      // the carrier was woken since the last turn
 	sentAll   bool      // the session has no more packets to send than the burst holds
-	callWoken bool      // Config.Turned returned true
+	wakeOwner bool      // Config.AfterTurn returned true
 }
 
 // step is the part of a turn under the lock. It passes the opened packets to the session, runs
@@ -241,7 +241,7 @@ func (c *Carrier) step() (result stepResult) {
 	// If the socket was blocked, the last burst goes out before we build another.
 	result.sentAll = r.burst.isSent() && c.collect(now)
 	result.next = c.next()
-	result.callWoken = c.config.Turned != nil && c.config.Turned()
+	result.wakeOwner = c.config.AfterTurn != nil && c.config.AfterTurn()
 
 	state := c.session.State()
 	r.stateChanged = r.stateChanged || state != r.state
@@ -264,9 +264,9 @@ func (c *Carrier) follow(now time.Time) {
 		return
 	}
 	r.followedAt = now
-	r.maxPacket = SafePacket
-	if c.config.MaxPacket != nil {
-		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
+	r.pathLimit = SafePacket
+	if c.config.PathLimit != nil {
+		r.pathLimit = min(c.config.PathLimit(), FullPacket)
 	}
 	// Usually the pointers are the same, so nothing has changed. If QUIC returns new pointers,
 	// compare the addresses as well.
@@ -344,7 +344,7 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// takePing decides whether settle must call Config.Ping. If so, the pinger counts the ping as
+// takePing decides whether runCallbacks must call Config.Ping. If so, the pinger counts the ping as
 // sent. The caller holds the lock.
 func (c *Carrier) takePing(now time.Time) bool {
 	p := &c.run.pinger
@@ -352,8 +352,8 @@ func (c *Carrier) takePing(now time.Time) bool {
 	case c.config.Ping == nil:
 		return false
 	case p.due(now, c.session):
-	case c.config.MaxPacket != nil && p.searchDue(now, c.session):
-		p.noteSize(c.config.MaxPacket())
+	case c.config.PathLimit != nil && p.searchDue(now, c.session):
+		p.noteSize(c.config.PathLimit())
 	default:
 		return false
 	}

@@ -30,9 +30,9 @@ func TestBusy(t *testing.T) {
 	require.False(t, r.isBusy())
 }
 
-// A carrier of play alone is never heavy, one that moves bulk soon is, and no
+// A carrier with play alone never counts as moving bulk, one that moves bulk soon does, and no
 // longer once that has ended.
-func TestHeavy(t *testing.T) {
+func TestMovesBulk(t *testing.T) {
 	turns := func(r *runner, n, received, sent int) {
 		r.batch, r.burst = &batch{n: received}, &burst{unsealed: make([]unsealedPacket, sent)}
 		for range n {
@@ -41,13 +41,13 @@ func TestHeavy(t *testing.T) {
 	}
 	var r runner
 	turns(&r, 1000, 1, 1)
-	require.False(t, r.isHeavy(), "one packet each way")
+	require.False(t, r.movesBulk(), "one packet each way")
 	turns(&r, 4, 1, 16)
-	require.True(t, r.isHeavy(), "bursts")
+	require.True(t, r.movesBulk(), "bursts")
 	turns(&r, 20, 1, 1)
-	require.False(t, r.isHeavy(), "play again")
+	require.False(t, r.movesBulk(), "play again")
 	turns(&r, 4, 12, 1)
-	require.True(t, r.isHeavy(), "downloads")
+	require.True(t, r.movesBulk(), "downloads")
 }
 
 // Of the packets of a turn the one that has waited longest counts.
@@ -86,7 +86,7 @@ func TestNothingIsLentAtRest(t *testing.T) {
 func TestTurnIsShortForJumboPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
-		for _, row := range []struct{ size, opened int }{{MaxPacket, turnPackets}, {100, turnPackets}, {JumboPacket, turnBytes/JumboPacket + 1}} {
+		for _, row := range []struct{ size, opened int }{{FullPacket, turnPackets}, {100, turnPackets}, {JumboPacket, turnBytes/JumboPacket + 1}} {
 			box := newInbox(func(bool) {})
 			box.setRemote(udp.AddrPort(here))
 			for range turnPackets + 1 {
@@ -120,7 +120,7 @@ func TestBlocksThatAreReadAreKept(t *testing.T) {
 		_, idle = c.turn()
 		require.True(t, idle)
 		require.Zero(t, c.inbox.heldBytes)
-		require.True(t, c.worker.tryRest(time.Time{}))
+		require.True(t, c.worker.tryLeave(time.Time{}))
 	})
 }
 
@@ -129,8 +129,8 @@ func TestEndGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
 		c.inbox.setRemote(udp.AddrPort(here))
-		for range 2 * inboxBytes / MaxPacket {
-			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, MaxPacket))
+		for range 2 * inboxBytes / FullPacket {
+			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, FullPacket))
 		}
 		require.NotZero(t, c.socket.borrowed.Load())
 		require.True(t, c.worker.tryEnter())
@@ -138,7 +138,7 @@ func TestEndGivesAllBack(t *testing.T) {
 		c.Close()
 		c.turn()
 		require.True(t, c.run.incoming.more())
-		require.True(t, c.settle())
+		require.True(t, c.runCallbacks())
 		require.Zero(t, c.inbox.heldBytes)
 		require.Zero(t, c.socket.borrowed.Load())
 	})
@@ -175,7 +175,7 @@ func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 		require.False(t, idle)
 		_, idle = c.turn()
 		require.True(t, idle)
-		require.True(t, c.worker.tryRest(time.Time{}))
+		require.True(t, c.worker.tryLeave(time.Time{}))
 	})
 }
 

@@ -73,7 +73,7 @@ func FuzzScript(f *testing.F) {
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{framePing, frameTrain, 3, frameData, 0, 1, 9, framePadding})
 	f.Fuzz(func(t *testing.T, frames []byte) {
-		if len(frames) == 0 || len(frames) > MaxPacket-Overhead {
+		if len(frames) == 0 || len(frames) > FullPacket-Overhead {
 			return
 		}
 		s := newStep(t, 0, nil)

@@ -30,7 +30,7 @@ func newTubeOf(t testing.TB, suite *suite) *tube {
 }
 
 func (tb *tube) packet(number uint64, frames string) []byte {
-	b := append(appendHeader(make([]byte, 0, MaxPacket+1), ID{1, 2, 3, 4, 5, 6, 7, 8}, number), frames...)
+	b := append(appendHeader(make([]byte, 0, FullPacket+1), ID{1, 2, 3, 4, 5, 6, 7, 8}, number), frames...)
 	p, err := tb.seal(b, number)
 	require.NoError(tb.t, err)
 	return p
@@ -212,7 +212,7 @@ func TestGenerations(t *testing.T) {
 func TestNumbersEnd(t *testing.T) {
 	s := newStep(t, 1, nil).open()
 	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, searchFrom: maxNumber}
-	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket, false)
+	_, _, ok := s.a.Build(s.now, make([]byte, 0, FullPacket), FullPacket, false)
 	require.False(t, ok)
 	var ended *Error
 	require.ErrorAs(t, s.a.Err(), &ended)

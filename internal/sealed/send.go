@@ -90,7 +90,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 			return false
 		}
 		buf := b.bytes[at : at : at+JumboPacket]
-		packet, number, ok := c.session.Build(now, buf, c.run.maxPacket, jumbo)
+		packet, number, ok := c.session.Build(now, buf, c.run.pathLimit, jumbo)
 		if !ok {
 			return true
 		}

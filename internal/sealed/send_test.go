@@ -76,7 +76,7 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.a.run.giveBack()
 			d.near.socket.sys.GSO.Store(false)
 			d.a.Unlock()
-			require.Equal(t, c.jumbo, largest > MaxPacket, "%+v: %d bytes", c, largest)
+			require.Equal(t, c.jumbo, largest > FullPacket, "%+v: %d bytes", c, largest)
 			require.LessOrEqual(t, bytes, burstBytes)
 		}
 	})

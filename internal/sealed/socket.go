@@ -162,7 +162,7 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	id := ID(packet[1 : 1+idBytes])
 	s.mu.RLock()
 	box := s.inboxes[id]
-	if box == nil && len(packet) <= MaxPacket { // a new carrier sends no jumbo packets
+	if box == nil && len(packet) <= FullPacket { // a new carrier sends no jumbo packets
 		// Do this under the lock, or a register at the same time could miss the packet.
 		s.early.keep(at, from, id, packet)
 	}

@@ -53,7 +53,7 @@ const oobBytes = 128
 func messages(n int) []ipv4.Message {
 	ms := make([]ipv4.Message, n)
 	for i := range ms {
-		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, MaxPacket)}, OOB: make([]byte, oobBytes)}
+		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, FullPacket)}, OOB: make([]byte, oobBytes)}
 	}
 	return ms
 }
@@ -264,10 +264,10 @@ func TestElsewhereIsLimited(t *testing.T) {
 	for i := range 500 {
 		b.put(now.Add(time.Duration(i)*ms), other, []byte("x"))
 	}
-	require.EqualValues(t, 400, b.droppedElsewhere.Load())
+	require.EqualValues(t, 400, b.droppedFromOthers.Load())
 	b.put(now.Add(time.Second), other, []byte("x"))
 	b.put(now, udp.AddrPort(here), []byte("x"))
-	require.EqualValues(t, 400, b.droppedElsewhere.Load())
+	require.EqualValues(t, 400, b.droppedFromOthers.Load())
 }
 
 func TestGroups(t *testing.T) {
@@ -474,7 +474,7 @@ func TestGuard(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for range 2 {
-			_, _, err := q.ReadFrom(make([]byte, MaxPacket))
+			_, _, err := q.ReadFrom(make([]byte, FullPacket))
 			require.NoError(t, err)
 		}
 		require.Equal(t, "@for QUIC", string(g.came))
@@ -489,7 +489,7 @@ func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	b.allBorrowed = &s.borrowed
 	b.setRemote(udp.AddrPort(here))
 	packet := []byte(sealedFor(id, "x"))
-	s.route(time.Now(), udp.AddrPort(here), append(packet[:len(packet):len(packet)], make([]byte, MaxPacket)...))
+	s.route(time.Now(), udp.AddrPort(here), append(packet[:len(packet):len(packet)], make([]byte, FullPacket)...))
 	s.route(time.Now(), udp.AddrPort(here), packet)
 	require.NoError(t, s.register(b, id))
 	waiting := b.take()

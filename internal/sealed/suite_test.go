@@ -78,10 +78,10 @@ func TestMaskVectors(t *testing.T) {
 func TestSuitesAllocateNothing(t *testing.T) {
 	eachSuite(t, func(t *testing.T, _ uint16, s *suite) {
 		tb := newTubeOf(t, s)
-		buf, number := make([]byte, 0, MaxPacket), uint64(0)
+		buf, number := make([]byte, 0, FullPacket), uint64(0)
 		require.Zero(t, testkit.Allocs(1000, func() {
 			head := appendHeader(buf, ID{1}, number)
-			packet, err := tb.seal(head[:MaxPacket-tagBytes], number)
+			packet, err := tb.seal(head[:FullPacket-tagBytes], number)
 			require.NoError(t, err)
 			require.Equal(t, dropNone, tb.accept(tb.open(packet)))
 			number++

@@ -45,7 +45,7 @@ var awake atomic.Int32
 type worker struct {
 	// Set by NewCarrier.
 	handOff    func()        // makes another goroutine work in place of the caller
-	work       func()        // works on a goroutine of its own, until sleep or tryRest returns true
+	work       func()        // works on a goroutine of its own, until sleep or tryLeave returns true
 	inboxEmpty func() bool   // reports whether the inbox is empty
 	realTime   bool          // the socket is the kernel's and time is real, unlike in some tests
 	queue      *timers.Queue // for alarm
@@ -70,7 +70,7 @@ func (w *worker) wake() {
 }
 
 // tryEnter makes the caller the goroutine that works, unless there is one already. If it
-// returns true, the caller must work until tryRest returns true, or until it calls handOff or
+// returns true, the caller must work until tryLeave returns true, or until it calls handOff or
 // start.
 //
 // If it returns false, the goroutine that works will look for work once more. It also returns
@@ -152,7 +152,7 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	case <-w.wakeups:
 		return false
 	case <-w.timer.C:
-		return mayEnd && w.tryRest(next)
+		return mayEnd && w.tryLeave(next)
 	}
 }
 
@@ -173,9 +173,9 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// tryRest stops the caller's work if nothing is due before next, and sets the alarm for next.
+// tryLeave stops the caller's work if nothing is due before next, and sets the alarm for next.
 // It returns false if there's more to do right now.
-func (w *worker) tryRest(next time.Time) bool {
+func (w *worker) tryLeave(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// The inbox must be empty, because we're only woken for the first packet in it.
@@ -222,7 +222,7 @@ func (w *worker) enterIfDue() bool {
 }
 
 // stop makes later wakes no-ops. It is called by the last goroutine that works, which must not
-// call tryRest afterward.
+// call tryLeave afterward.
 func (w *worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -116,11 +116,11 @@ func TestTimersThatAreOvertaken(t *testing.T) {
 		w.alarm.Fire = w.alarmFired
 		w.handOff = func() {
 			worked = append(worked, time.Since(begin))
-			require.True(t, w.tryRest(time.Time{}))
+			require.True(t, w.tryLeave(time.Time{}))
 		}
 		for _, next := range []time.Duration{20 * ms, 50 * ms, 80 * ms} {
 			require.True(t, w.tryEnter())
-			require.True(t, w.tryRest(begin.Add(next)))
+			require.True(t, w.tryLeave(begin.Add(next)))
 		}
 		pass(time.Second)
 		require.Equal(t, []time.Duration{80 * ms}, worked)
@@ -128,7 +128,7 @@ func TestTimersThatAreOvertaken(t *testing.T) {
 		begin = time.Now()
 		for _, next := range []time.Duration{50 * ms, 20 * ms} {
 			require.True(t, w.tryEnter())
-			require.True(t, w.tryRest(begin.Add(next)))
+			require.True(t, w.tryLeave(begin.Add(next)))
 		}
 		pass(time.Second)
 		require.Equal(t, []time.Duration{80 * ms, 20 * ms}, worked, "an earlier time counts at once")
