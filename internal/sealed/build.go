@@ -255,7 +255,7 @@ func (s *Session) appendReport(d *draft) {
 	}
 	s.reporter.pace(s.rtt())
 	d.rec.knownBelow = s.reporter.fill(d.now, &s.frame.report, &s.opener.window, d.room())
-	d.bytes = s.frame.report.append(d.bytes)
+	d.bytes = s.frame.report.appendFrame(d.bytes)
 	s.stats.Feedbacks++
 	if d.rec.fate == inFlight {
 		s.reporter.sinceAsked = 0

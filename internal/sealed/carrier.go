@@ -12,18 +12,22 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs is the maximum number of our ids that are valid at a time. When another id is issued,
-// the oldest is retired.
-const maxIDs = 8
+const (
+	// maxIDs is the maximum number of our connection IDs that are valid at a time. When another
+	// ID is issued, the oldest is retired. Twice as many as firstIDs leave time for packets with
+	// an ID that the peer has just stopped using to arrive.
+	maxIDs = 2 * firstIDs
 
-// inlineTurns is the maximum number of turns that takeTurns takes. The second turn handles
-// packets that arrived during the first.
-const inlineTurns = 2
+	// inlineTurns is the maximum number of turns that takeTurns takes. The second turn handles
+	// packets that arrived during the first.
+	inlineTurns = 2
 
-// inlineBytes is the maximum number of waiting bytes that runInline sends itself. It's enough
-// for a tick of play. The first part of a transfer is larger, so we leave it to the carrier's
-// own goroutine, and the play of the same step is sent first.
-const inlineBytes = 8 << 10
+	// inlineBytes is the maximum number of waiting bytes that runInline sends itself. It's about
+	// six full packets, which is enough for a tick of play. The first part of a transfer is
+	// larger, so it's left to the carrier's own goroutine, and the play of the same step is sent
+	// first.
+	inlineBytes = 8 << 10
+)
 
 // Config holds the settings of a carrier. Its functions must not block. Changed, Ping and
 // Ended are called on the carrier's own goroutine. The others are called on any goroutine
@@ -35,8 +39,8 @@ type Config struct {
 	// sends. The carrier uses only these. Addrs is called every followBulk while bulk is in
 	// flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
-	// FullPacket returns the largest packet size, in bytes, that QUIC has confirmed for the
-	// path. If FullPacket is nil, SafePacket is used.
+	// PathLimit returns the largest packet size, in bytes, that QUIC has confirmed for the
+	// path. If PathLimit is nil, the size is SafePacket.
 	PathLimit func() int
 	// NoJumbo limits packets to FullPacket. Otherwise, if the kernel supports GSO, the carrier
 	// tries larger packets for bulk on a fast path (see JumboPacket).
@@ -46,24 +50,25 @@ type Config struct {
 	//
 	//   - if no ack has arrived for a PTO, because only QUIC can detect a new peer address;
 	//   - every PingTime while there is traffic, so that QUIC does not become idle;
-	//   - every five round trips while bulk is in flight, until QUIC has found the largest size.
+	//   - every searchTrips round trips while bulk is in flight, until QUIC has found the
+	//     largest size that the path carries.
 	Ping     func()
 	PingTime time.Duration // 0 means that traffic alone causes no pings
-	// Observe, if not nil, is called under the lock while there is work. It can ask the
-	// controller about the path. It is called at most once a millisecond while bulk is in
-	// flight, and otherwise every 100 ms.
+	// Observe, if not nil, is called under the lock while there is work, so that the owner can
+	// query the controller. It is called at most once per observeBulk while bulk is in flight,
+	// and at most once per observePlay otherwise.
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex guards session and source. The source's owner may lock it as well. If it is nil,
 	// the carrier creates its own.
 	Mutex Mutex
-	// Turned, if not nil, is called under the lock at the end of each turn. If it returns
-	// true, Woken is called without the lock.
+	// AfterTurn, if not nil, is called under the lock at the end of each turn. If it returns
+	// true, WakeOwner is called after the lock has been released.
 	AfterTurn func() (wake bool)
 	WakeOwner func()
 	// Changed, if not nil, is called without the lock after the state has changed.
 	Changed func(State)
 	// Ended, if not nil, is called without the lock after Done was closed, so the owner
-	// needs no goroutine that waits for Done.
+	// needs no goroutine to wait for Done.
 	Ended func()
 }
 
@@ -77,7 +82,12 @@ type Mutex interface {
 //
 // It works in turns. In each turn it passes the packets that have arrived to the session, runs
 // the timers that are due, and sends what the session has to send. Only one goroutine at a time
-// works for the carrier, and the worker decides which.
+// takes turns for the carrier, and the worker decides which.
+//
+// A turn with play (the game's own traffic) alone handles a packet or two and doesn't block, so
+// it may be taken inline, on the goroutine that brings the work. Waking another goroutine and
+// switching back costs as much as the turn itself. A turn with bulk (the traffic of transfers)
+// handles whole bursts and may block. It's taken on a goroutine of the carrier's own.
 type Carrier struct {
 	config Config
 	socket *Socket
@@ -91,9 +101,9 @@ type Carrier struct {
 	worker   worker
 	mayBlock bool          // the socket's writes may block; set by NewCarrier
 	bulk     atomic.Bool   // bulk is in flight or waiting; written under mu
-	done     chan struct{} // closed when the session has closed
+	done     chan struct{} // closed once the carrier no longer uses the socket
 
-	run    runner // used by the goroutine that works
+	run    runner // used by the goroutine that takes turns
 	counts carrierCounts
 }
 
@@ -106,7 +116,7 @@ type CarrierStats struct {
 	Writes      uint64 // calls that sent packets
 	WriteErrors uint64 // writes that failed; their packets will count as lost
 	InboxFull   uint64 // packets dropped because the inbox was full
-	FromOthers  uint64 // packets dropped because too many arrived from other addresses
+	FromOthers  uint64 // packets dropped because too many came from other addresses than the peer's
 	Goroutines  uint64 // goroutines started
 
 	Rate      float64 // the controller's pacing rate, in bytes per second
@@ -114,8 +124,8 @@ type CarrierStats struct {
 	MaxPacket int     // size in bytes of the largest packet with payloads that may be sent now
 }
 
-// NewCarrier makes a carrier. The carrier receives packets from now on, but sends nothing
-// before Start. The owner must close the carrier before the connection and the socket.
+// NewCarrier returns a carrier that receives packets from now on but sends nothing before
+// Start. The owner must close it before it closes the connection and the socket.
 func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	session, err := NewSession(config.SessionConfig)
 	if err != nil {
@@ -150,17 +160,17 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	}
 	c.worker.alarm.Fire = c.worker.alarmFired
 
-	// Packets for our ids may be arriving already, so register only once all else is ready.
 	if err = c.deriveIDs(); err != nil {
 		return nil, err
 	}
+	// Packets for our ids may be arriving already, so register last.
 	if err = socket.register(c.inbox, c.issued...); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// deriveIDs sets the first ids of both ends.
+// deriveIDs derives the first ids of both ends.
 func (c *Carrier) deriveIDs() (err error) {
 	ours, theirs := toClient, toServer
 	if !c.config.Client {
@@ -173,13 +183,13 @@ func (c *Carrier) deriveIDs() (err error) {
 	return err
 }
 
-// Issue makes one more id for a peer that has used one. If there are now more than maxIDs, it
-// retires the oldest.
+// Issue returns another id for a peer that has used one. If that makes more than maxIDs, the
+// oldest is retired.
 func (c *Carrier) Issue() ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.State() == Closed {
-		// No carrier has this id, so packets for it are dropped.
+		// This id isn't registered, so packets for it are dropped.
 		return NewID()
 	}
 	c.issued = append(c.issued, c.socket.issue(c.inbox))
@@ -204,8 +214,8 @@ func (c *Carrier) AddIDs(ids ...ID) {
 	c.Unlock()
 }
 
-// Spares returns how many unused ids of the peer are left for changes of address. The owner
-// asks the peer for more over QUIC.
+// SpareIDs returns the number of the peer's ids that are left for changes of address. The
+// owner asks the peer for more over QUIC.
 func (c *Carrier) SpareIDs() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,9 +229,9 @@ func (c *Carrier) Lock() time.Time {
 	return time.Now()
 }
 
-// Unlock releases the lock and sends what the source has to send. It does so on the calling
-// goroutine if that cannot block and takes no longer than a turn with play. Otherwise it leaves
-// the work to the carrier's goroutine.
+// Unlock releases the lock and sends what the source has to send. With play alone it does so
+// on the calling goroutine, unless the socket may block. Otherwise it leaves the work to the
+// carrier's own goroutine.
 func (c *Carrier) Unlock() {
 	c.noteWork()
 	c.mu.Unlock()
@@ -234,8 +244,8 @@ func (c *Carrier) Wake() {
 	c.worker.wake()
 }
 
-// noteWork records that the source may have something to send, and whether there's bulk. The
-// caller holds the lock.
+// noteWork makes the next turn ask the source for payloads, and records whether there's bulk
+// among them. The caller holds the lock.
 func (c *Carrier) noteWork() {
 	c.session.Wake()
 	if c.bulkWaits() {
@@ -247,15 +257,15 @@ func (c *Carrier) noteWork() {
 // the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > inlineBytes }
 
-// Close ends the carrier and returns at once. It calls the source's Lost for the payloads in
-// flight. Done is closed once the carrier has stopped using the socket.
+// Close closes the carrier and returns without waiting. It calls the source's Lost for the
+// payloads in flight. Done is closed once the carrier no longer uses the socket.
 func (c *Carrier) Close() {
 	c.Lock()
 	c.session.Close()
 	c.Unlock()
 }
 
-// closeWith closes the session because of err. The next turn cleans up.
+// closeWith closes the session with err and wakes the carrier, so that the next turn cleans up.
 func (c *Carrier) closeWith(err error) {
 	c.mu.Lock()
 	c.session.closeWith(err)
@@ -263,8 +273,8 @@ func (c *Carrier) closeWith(err error) {
 	c.worker.wake()
 }
 
-// Done is closed when the carrier has ended, on its own or by Close, and no longer uses the
-// socket.
+// Done returns a channel that is closed when the carrier has ended, for whatever reason, and no
+// longer uses the socket.
 func (c *Carrier) Done() <-chan struct{} { return c.done }
 
 // Session returns the session. It may be used only under the lock.
@@ -308,11 +318,11 @@ func (c *Carrier) maxPacket() int {
 	return c.session.limit(forPayload, max(SafePacket, c.run.pathLimit), jumbo)
 }
 
-// packetsArrived is called when packets were put into an empty inbox. If inline is true, they
+// packetsArrived is called after packets were put into an empty inbox. If inline is true, they
 // may be handled on the calling goroutine, which is the socket's reader.
 func (c *Carrier) packetsArrived(inline bool) {
-	// If the lock is taken, don't wait for it. The goroutine that holds it may be waiting for a
-	// processor, and the reader couldn't read packets for other carriers in the meantime.
+	// If the lock is taken, don't wait for it, because the goroutine that holds it may be waiting
+	// for a processor. Meanwhile the reader couldn't read the packets of other carriers.
 	if inline && c.mu.TryLock() {
 		c.mu.Unlock()
 		c.runInline()
@@ -321,21 +331,21 @@ func (c *Carrier) packetsArrived(inline bool) {
 	}
 }
 
-// runInline works on the calling goroutine, unless another goroutine is working already or a
-// turn may take longer than one with play. Working inline is cheaper than waking a goroutine,
-// because switching to it and back costs as much as a turn with play.
+// runInline takes turns on the calling goroutine if possible, and otherwise leaves them to the
+// carrier's own goroutine. If a goroutine is taking turns already, it takes another one.
 func (c *Carrier) runInline() {
-	switch {
-	case !c.worker.tryEnter():
-	case c.canRunInline():
+	if !c.worker.tryEnter() {
+		return
+	}
+	if c.canRunInline() {
 		c.takeTurns()
-	default:
+	} else {
 		c.worker.start()
 	}
 }
 
-// handOff makes another goroutine work. Without bulk, that's a goroutine of the crew, which
-// takes turns for many carriers. With bulk, it's the carrier's own goroutine.
+// handOff makes another goroutine take turns: with play alone, one from the socket's crew, a
+// pool that works for all of its carriers, and with bulk, one of the carrier's own.
 func (c *Carrier) handOff() {
 	if c.canRunInline() {
 		c.socket.crew.Add(c)
@@ -344,15 +354,17 @@ func (c *Carrier) handOff() {
 	}
 }
 
-// canRunInline reports whether a turn never blocks and takes no longer than one with play. Only the
-// goroutine that works may call it.
-func (c *Carrier) canRunInline() bool { return !c.mayBlock && !c.run.callbacksDue() && !c.hasBulk() }
+// canRunInline reports whether the next turn is short and can't block. Only the goroutine that
+// takes turns may call it.
+func (c *Carrier) canRunInline() bool {
+	return !c.mayBlock && !c.run.callbacksDue() && !c.hasBulk()
+}
 
 // hasBulk reports whether there's bulk, which the carrier handles on its own goroutine. Only
-// the goroutine that works may call it.
+// the goroutine that takes turns may call it.
 func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.movesBulk() }
 
-// takeTurns takes up to inlineTurns turns. If there's more to do afterwards, it leaves that to
+// takeTurns takes up to inlineTurns turns. If there's more to do afterward, it leaves that to
 // the carrier's own goroutine.
 func (c *Carrier) takeTurns() {
 	c.run.writer.MayWait = false
@@ -368,29 +380,31 @@ func (c *Carrier) takeTurns() {
 	c.worker.start()
 }
 
-// loop takes turns on the carrier's own goroutine, until it's no longer needed.
+// loop takes turns on the carrier's own goroutine until it's no longer needed.
 func (c *Carrier) loop() {
 	for !c.runCallbacks() {
 		next, idle := c.bulkTurn()
-		switch {
-		case c.run.callbacksDue() || !idle:
-			// There's more to do right away.
-		case c.run.movesBulk() && c.worker.poll(next):
-			// More work has come up.
-		case c.hasBulk():
-			// More bulk may follow soon, so keep the goroutine for a while.
-			if c.worker.sleep(next) {
-				return
-			}
-		case c.worker.tryLeave(next):
+		if !idle || c.run.callbacksDue() {
+			continue // there's more to do right away
+		}
+		if c.run.movesBulk() && c.worker.poll(next) {
+			continue // more work has come up
+		}
+		var end bool
+		if c.hasBulk() {
+			end = c.worker.sleep(next) // more bulk may follow soon
+		} else {
+			end = c.worker.tryLeave(next)
+		}
+		if end {
 			return
 		}
 	}
 }
 
 // bulkTurn takes a turn on the carrier's own goroutine. If there are more such goroutines than
-// processors, a goroutine that moves bulk must first wait for one of the bulkTurns. Once its
-// bulk is done, it no longer waits, since only play is left.
+// processors, a goroutine that moves bulk must first get one of the bulkTurns. Once its bulk has
+// been sent, it no longer waits for one, since only play is left.
 func (c *Carrier) bulkTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.movesBulk() {
 		bulkTurns.Take(nil)

@@ -57,7 +57,7 @@ func scattered(a *Session) []byte {
 		return []byte{framePing}
 	}
 	f.ndeltas = min(maxDeltas, f.nruns/2)
-	return append(f.append(nil), framePing)
+	return append(f.appendFrame(nil), framePing)
 }
 
 func benchmarkHostile(b *testing.B, frames func(a *Session) []byte, next func(n uint64) uint64) {

@@ -15,7 +15,7 @@ func TestFeedbackBytes(t *testing.T) {
 	f := report{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ndeltas: 2}
 	copy(f.runs[:], []uint64{5, 1, 200})
 	copy(f.deltas[:], []int64{60, -1})
-	b := f.append(nil)
+	b := f.appendFrame(nil)
 	require.Equal(t, []byte{2, 1, 2, 3, 4, 0xac, 0x02, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 3, 2, 5, 1, 0xc8, 0x01, 0x78, 0x01}, b)
 	var g frame
 	rest, err := g.consume(b)
@@ -64,7 +64,7 @@ func TestMalformedFrames(t *testing.T) {
 func FuzzFrame(f *testing.F) {
 	var fb report
 	fb.nruns, fb.runs[0] = 1, 3
-	f.Add(fb.append(nil))
+	f.Add(fb.appendFrame(nil))
 	f.Add([]byte{frameData, 0, 2, 1, 2, framePing, frameTrain, 4, framePadding})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var f, g frame
@@ -75,7 +75,7 @@ func FuzzFrame(f *testing.F) {
 			}
 			require.Less(t, len(rest), len(b))
 			if f.kind == frameFeedback {
-				_, err := g.consume(f.report.append(nil))
+				_, err := g.consume(f.report.appendFrame(nil))
 				require.NoError(t, err)
 				require.Equal(t, f.report.runs[:f.report.nruns], g.report.runs[:g.report.nruns])
 				require.Equal(t, f.report.deltas[:f.report.ndeltas], g.report.deltas[:g.report.ndeltas])
@@ -369,7 +369,7 @@ func TestReportRoom(t *testing.T) {
 		again := r
 		var f report
 		again.fill(time.Hour, &f, &w, room)
-		require.LessOrEqual(t, len(f.append(nil)), room)
+		require.LessOrEqual(t, len(f.appendFrame(nil)), room)
 		require.Positive(t, f.nruns)
 	}
 }

@@ -142,7 +142,7 @@ func TestHostileFrames(t *testing.T) {
 		"old acks": func() []byte {
 			f := report{largest: 0, nruns: 1}
 			f.runs[0] = 1
-			return append(f.append(nil), framePing)
+			return append(f.appendFrame(nil), framePing)
 		},
 	} {
 		h := newHostile(t)
@@ -172,7 +172,7 @@ func TestAbsurdTimes(t *testing.T) {
 			h.up.acked = append(h.up.acked, false)
 			h.a.Wake()
 			require.NoError(t, h.send([]byte{framePing}))
-			require.NoError(t, h.send(absurd(r, h.a.records.Next-1).append(nil)))
+			require.NoError(t, h.send(absurd(r, h.a.records.Next-1).appendFrame(nil)))
 			h.now = h.now.Add(time.Duration(r.Int64N(int64(5 * ms))))
 			c := h.a.Controller()
 			for _, rate := range []float64{c.Rate(), c.Estimate(), float64(c.Window()), c.Loss()} {
@@ -204,7 +204,7 @@ func TestClockAtItsEnd(t *testing.T) {
 	const end = uint64(math.MaxInt64/clockUnit) - 1
 	for h.a.peerClock < end {
 		f.clock = min(h.a.peerClock+clockMask/2, end) & clockMask
-		require.NoError(t, h.send(f.append(nil)))
+		require.NoError(t, h.send(f.appendFrame(nil)))
 	}
 	h.a.liveness.probesDue = 1
 	require.NoError(t, h.send([]byte{framePing}))
@@ -215,7 +215,7 @@ func TestClockAtItsEnd(t *testing.T) {
 
 	f.largest, f.runs[0], f.delay = uint32(probe+1), 2, 5*ms
 	f.ndeltas, f.deltas[0] = 1, -longestDelta
-	require.NoError(t, h.send(f.append(nil)))
+	require.NoError(t, h.send(f.appendFrame(nil)))
 	require.Equal(t, acked, h.a.records.At(probe).fate)
 	h.a.Moved(h.now)
 	h.up.total, h.up.acked = 1, []bool{false}
@@ -257,7 +257,7 @@ func (deafPieces) Receive(time.Time, []byte) {}
 func FuzzHostile(f *testing.F) {
 	fb := report{nruns: 1}
 	fb.runs[0] = 1
-	f.Add(append([]byte{5, 30}, fb.append([]byte{framePing})...))
+	f.Add(append([]byte{5, 30}, fb.appendFrame([]byte{framePing})...))
 	f.Add([]byte{200, 2, frameTrain, 3, 0, 5, frameData, 0, 2, 7, 7, 255, 1, framePing})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		h := newHostile(t)
@@ -310,9 +310,9 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	h := newHostile(t)
 	f := report{largest: 0, nruns: 1}
 	f.runs[0] = 1
-	require.NoError(t, h.send(f.append(nil)))
+	require.NoError(t, h.send(f.appendFrame(nil)))
 	var ended *Error
-	require.ErrorAs(t, h.send(f.append(f.append(nil))), &ended)
+	require.ErrorAs(t, h.send(f.appendFrame(f.appendFrame(nil))), &ended)
 	require.True(t, ended.Violation)
 	require.ErrorContains(t, ended, "two feedbacks")
 }
@@ -355,7 +355,7 @@ func TestClockThatRunsAway(t *testing.T) {
 			f := &report{largest: uint32(h.a.records.Next - 1), nruns: 1, clock: clock}
 			f.runs[0] = 1
 			clock = (clock + step) & clockMask
-			require.NoError(t, h.send(f.append(nil)), name)
+			require.NoError(t, h.send(f.appendFrame(nil)), name)
 			h.now = h.now.Add(5 * ms)
 			c := h.a.Controller()
 			for _, rate := range []float64{c.Rate(), c.Estimate(), float64(c.Window()), c.Loss()} {
@@ -386,7 +386,7 @@ func TestOptimistsAreSoonFound(t *testing.T) {
 			if next := h.a.records.Next; next > told {
 				f := report{largest: uint32(next - 1), nruns: 1}
 				f.runs[0], told = next-told, next
-				_ = h.send(f.append(nil))
+				_ = h.send(f.appendFrame(nil))
 			}
 		}
 		require.Less(t, h.a.records.Next-begin, uint64(2*meanSkip+2*maxRuns))

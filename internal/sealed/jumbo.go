@@ -12,20 +12,21 @@ const (
 	JumboPacket = 9000 - 40 - 8
 
 	// jumboTime is the maximum time for which a jumbo packet may occupy a bottleneck that is no
-	// faster than our rate, because play has to wait for the packet. This takes a rate of at
-	// least 1.8 MB/s. Links that carry such frames are far faster, and our rate is only a share
-	// of the link's, unless a shaper limits it.
+	// faster than our rate, because play (the game's own traffic) has to wait for the packet. It
+	// requires a rate of at least 1.8 MB/s. Links that carry such frames are far faster, and our
+	// rate is only a share of the link's, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
 	// sharedJumboTime is used instead of jumboTime once the path has delivered jumboBurst
-	// packets within a millisecond. These packets have as many bytes as a jumbo packet, so the
-	// bottleneck is far faster than our rate. If the bottleneck is a shaper that passes such
-	// bursts, play waits for sharedJumboTime at most.
+	// packets, which have as many bytes as a jumbo packet, within a millisecond. The bottleneck
+	// is then far faster than our rate, presumably because many share it. If it's a shaper that
+	// passes such bursts instead, play waits for at most sharedJumboTime.
 	//
-	// When 200 clients load from one server over loopback, each gets 0.5 MB/s. Jumbo packets
-	// reduce the number of packets to 40 %.
+	// It requires a rate of at least 0.45 MB/s, because each of 200 clients that load from one
+	// server over loopback gets 0.5 MB/s, and jumbo packets reduce the server's packets by 60 %.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + FullPacket - 1) / FullPacket
-	// The window must have room for jumboWindow jumbo packets, so that acks arrive one by one.
+	// jumboWindow is the number of jumbo packets for which the window must have room, so that
+	// acks are spread over the round trip.
 	jumboWindow = 4
 
 	// After maxJumboProbes consecutive lost probes, we conclude that the path doesn't carry
@@ -39,34 +40,43 @@ const (
 	// slow down the pacer. Few paths of this speed lose as many packets of all sizes.
 	maxJumboLoss = 0.25
 	// jumboLossWeight is the weight of one jumbo packet in the moving average of the loss rate.
+	// With a sixteenth, it takes five losses in a row to exceed maxJumboLoss.
 	jumboLossWeight = 1. / 16
 )
 
-// A jumboProber finds out whether the path takes jumbo packets, which carry bulk on fast
-// paths. It does path MTU discovery (RFC 8899) for a single size, which is far larger than the
-// sizes that QUIC probes.
+// A jumboState is what a jumboProber knows about the path.
+type jumboState uint8
+
+const (
+	jumboUnproven jumboState = iota // a probe is sent once nextProbe is due and the path is fast
+	jumboProbing                    // a probe is in flight
+	jumboProven                     // a jumbo packet was acked after the last black hole
+)
+
+// A jumboProber finds out whether the path carries jumbo packets, which are used for bulk (the
+// traffic of transfers) on fast paths. It does path MTU discovery (RFC 8899) for a single size,
+// which is far larger than the sizes that QUIC probes.
 //
 // The zero value starts to probe as soon as the path is fast enough.
 type jumboProber struct {
-	fastEnough bool // jumbo packets won't keep play waiting for long; set by checkSpeed
-	proven     bool // a jumbo packet has arrived since the last black hole
+	state      jumboState
+	fastEnough bool // play doesn't have to wait long for a jumbo packet; set by checkSpeed
 
 	// Probing.
-	probing    bool          // a probe is in flight
-	probe      uint64        // number of the last probe, even if an earlier one is acked meanwhile
+	probe      uint64        // number of the latest probe, in any state
 	lostProbes int           // consecutive probes that were lost
-	nextProbe  time.Duration // no probe before then
+	nextProbe  time.Duration // when the next probe may be sent
 
 	// Watching for a black hole.
 	blackHole recovery.BlackHole
-	lossRate  float64       // moving average; lost probes don't count
 	validFrom uint64        // first packet after the last black hole; earlier fates don't count
-	nextWait  time.Duration // from the next black hole to a probe; 0 at first
+	lossRate  float64       // moving average, without probes
+	holeWait  time.Duration // from the next black hole to a probe
 }
 
-// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and
-// window is in bytes. together is the number of packets sent together that arrived
-// within a millisecond.
+// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window
+// is in bytes. together is the number of packets sent together that arrived within a
+// millisecond.
 func (j *jumboProber) checkSpeed(rate float64, window, together int) {
 	limit := jumboTime
 	if together >= jumboBurst {
@@ -76,16 +86,16 @@ func (j *jumboProber) checkSpeed(rate float64, window, together int) {
 }
 
 // usable reports whether bulk may be sent in jumbo packets.
-func (j *jumboProber) usable() bool { return j.proven && j.fastEnough }
+func (j *jumboProber) usable() bool { return j.state == jumboProven && j.fastEnough }
 
 // probeDue reports whether it's time to send a probe.
 func (j *jumboProber) probeDue(t time.Duration) bool {
-	return j.fastEnough && !j.proven && !j.probing && t >= j.nextProbe
+	return j.state == jumboUnproven && j.fastEnough && t >= j.nextProbe
 }
 
 // probeSent is called when packet n is sent as a probe.
 func (j *jumboProber) probeSent(n uint64) {
-	j.probing = true
+	j.state = jumboProbing
 	j.probe = n
 }
 
@@ -96,8 +106,7 @@ func (j *jumboProber) acked(n uint64, r *record) {
 	}
 	j.blackHole.Acked(n, r.jumbo())
 	if r.jumbo() {
-		j.proven = true
-		j.probing = false
+		j.state = jumboProven
 		j.lostProbes = 0
 		j.lossRate -= j.lossRate * jumboLossWeight
 	}
@@ -105,20 +114,28 @@ func (j *jumboProber) acked(n uint64, r *record) {
 
 // lost is called when jumbo packet n is declared lost.
 func (j *jumboProber) lost(t time.Duration, n uint64) {
-	switch {
-	case n < j.validFrom:
-	case n == j.probe && !j.probing:
-		// An earlier probe was acked late, so jumbo packets do get through.
-	case n == j.probe:
-		j.probing = false
-		j.lostProbes++
-		if j.lostProbes == maxJumboProbes {
-			j.lostProbes = 0
-			j.nextProbe = t + jumboSearchWait
-		}
-	default:
-		j.blackHole.Lost(n, true)
-		j.lossRate += (1 - j.lossRate) * jumboLossWeight
+	if n < j.validFrom {
+		return
+	}
+	if n == j.probe {
+		j.probeLost(t)
+		return
+	}
+	j.blackHole.Lost(n, true)
+	j.lossRate += (1 - j.lossRate) * jumboLossWeight
+}
+
+// probeLost is called when the latest probe is declared lost. If an earlier probe was acked late
+// in the meantime, the path does carry jumbo packets.
+func (j *jumboProber) probeLost(t time.Duration) {
+	if j.state == jumboProven {
+		return
+	}
+	j.state = jumboUnproven
+	j.lostProbes++
+	if j.lostProbes == maxJumboProbes {
+		j.lostProbes = 0
+		j.nextProbe = t + jumboSearchWait
 	}
 }
 
@@ -126,13 +143,15 @@ func (j *jumboProber) lost(t time.Duration, n uint64) {
 // rate exceeds maxJumboLoss. next is the number of the next packet.
 //
 // After the first black hole we probe again at once, since it may just have been an outage.
-// After each further black hole we wait longer, because each costs a probe timeout.
+// After each further one we wait longer, from minHoleWait up to maxHoleWait, because each costs
+// a probe timeout. The wait never gets shorter again on this path, because a path that has been
+// a black hole twice probably alternates between two routes.
 func (j *jumboProber) checkBlackHole(t time.Duration, next uint64) {
 	if j.blackHole.Detect(next) || j.lossRate > maxJumboLoss {
-		j.proven = false
+		j.state = jumboUnproven
 		j.validFrom = next
-		j.nextProbe = t + j.nextWait
-		j.nextWait = min(max(2*j.nextWait, minHoleWait), maxHoleWait)
+		j.nextProbe = t + j.holeWait
+		j.holeWait = min(max(2*j.holeWait, minHoleWait), maxHoleWait)
 		j.lossRate = 0
 	}
 }

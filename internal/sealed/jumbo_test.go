@@ -109,7 +109,7 @@ func (playOnly) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint6
 func TestPlayFillsNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = playOnly{}
-	s.a.mtu.jumbo.proven = true
+	s.a.mtu.jumbo.state = jumboProven
 	s.a.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 	for range 4 {
 		s.a.Wake()
@@ -156,7 +156,7 @@ func TestJumboPathIsLeft(t *testing.T) {
 func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumboProber
 	s := &Session{}
-	j.proven = true
+	j.state = jumboProven
 	j.checkSpeed(1e9, 1<<20, 0)
 	s.mtu.jumbo = j
 	require.Equal(t, JumboPacket, s.limit(forPayload, FullPacket, true))
@@ -322,7 +322,7 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s.records.playInFlight = bound - 2*s.lastSize - 1
 	require.False(t, s.wantsAckSoon())
 
-	s.mtu.jumbo.proven = true
+	s.mtu.jumbo.state = jumboProven
 	s.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 	s.lastSize = JumboPacket + overheadUDP
 	require.Equal(t, bound, s.playBound())

@@ -78,7 +78,7 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 
 	t.Logf("# bulk travels in jumbo packets")
 	p.moved()
-	s.a.mtu.jumbo = jumboProber{proven: true, fastEnough: true}
+	s.a.mtu.jumbo = jumboProber{state: jumboProven, fastEnough: true}
 	require.False(t, p.searchDue(s.now.Add(time.Hour), s.a))
 	s.a.mtu.jumbo = jumboProber{}
 

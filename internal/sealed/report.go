@@ -15,20 +15,20 @@ const (
 	// is enough for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
 	//
 	// Packets below the oldest gap don't fit, but earlier reports have listed them already,
-	// unless they arrived late. Late packets have to wait for their turn in a later report
-	// (see reporter.fill).
+	// unless they arrived late. Late packets have to wait for a later report (see
+	// reporter.fill).
 	maxRuns  = 191
 	maxSpans = maxRuns/2 + 1 // every other run, starting with the first, is of received packets
 
-	// maxDeltas is the maximum number of arrival times in a report, not counting the largest
-	// packet's. Further packets are still acked, but without a time.
+	// maxDeltas is the maximum number of deltas in a report, 64 of which take at most 200 bytes
+	// if the packets arrived within a second. Any further packets are acked without a time.
 	maxDeltas = 64
 
 	// maxReportHeader is the maximum size of a report before its runs and deltas.
 	maxReportHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
 
-	// minReport is the minimum room that a packet must have left for a report. It's enough for
-	// two runs, and for the few bytes that are reserved for deltas.
+	// minReport is the room in bytes that a packet must have left for a report. It's enough for
+	// two runs and deltaRoom bytes of deltas.
 	minReport = maxReportHeader + 2*binary.MaxVarintLen16 + deltaRoom
 
 	// Times are sent in units of clockUnit, and the clock is truncated to its low clockBytes
@@ -38,19 +38,20 @@ const (
 	clockMask  = 1<<(8*clockBytes) - 1
 
 	// longestDelta is the longest time between two arrivals that a delta can express, in units
-	// of clockUnit. It's 12.7 days, which is short enough that maxDeltas of them add up without
-	// overflowing a time.Duration. If packets arrived further apart, the list of deltas ends
+	// of clockUnit. At 12.7 days, it's short enough that the sum of maxDeltas deltas doesn't
+	// overflow a time.Duration. If packets arrived further apart, the list of deltas ends
 	// between them.
 	longestDelta = 1 << 40
 )
 
-// A report is this carrier's ACK frame. It tells the peer which of its packets have arrived and
-// when, so that the peer can detect losses and measure how fast the path delivers.
+// A report is a feedback frame, which corresponds to QUIC's ACK frame. It tells the peer which of
+// its packets have arrived and when, so that the peer can detect losses and measure how fast the
+// path delivers.
 //
-// Like an ACK frame in QUIC (RFC 9000, section 19.3), it works down from the largest packet
-// number received, alternating between runs of received and missing numbers. The arrival of the
-// largest packet is sent as a time on the receiver's clock. The arrivals of other packets
-// follow as deltas, each relative to the received packet just above it.
+// Like an ACK frame (RFC 9000, section 19.3), it works down from the largest packet number
+// received, alternating between runs of received and missing numbers. The arrival of the largest
+// packet is sent as a time on the receiver's clock. The arrivals of other packets follow as
+// deltas, each relative to the received packet just above it.
 //
 // If there are too many runs for one report, a later report continues further down. That report
 // starts at an older packet and has no deltas, but its clock and delay still belong to the
@@ -58,82 +59,82 @@ const (
 type report struct {
 	largest uint32        // low 32 bits of the largest number listed
 	clock   uint64        // when it arrived, on the receiver's clock; low 48 bits, see unwrapClock
-	delay   time.Duration // how long it then took the receiver to send this report
+	delay   time.Duration // from that arrival until the receiver sent this report
 
-	// Run lengths, from largest down: received, missing, received, and so on.
+	// The lengths of the runs, from largest down: received, missing, received, and so on.
 	runs  [maxRuns]uint64
 	nruns int // runs in use
 
 	// How much earlier each packet arrived than the received packet above it, in units of
-	// clockUnit, starting with the second largest. Negative if the two were reordered.
+	// clockUnit, starting with the second largest. A delta is negative if the two were reordered.
 	deltas  [maxDeltas]int64
 	ndeltas int // deltas in use
 }
 
-// append appends the frame to b. There must be at least one run.
-func (f *report) append(b []byte) []byte {
+// appendFrame appends the encoded report to b. There must be at least one run.
+func (rp *report) appendFrame(b []byte) []byte {
 	b = append(b, frameFeedback)
-	b = binary.BigEndian.AppendUint32(b, f.largest)
-	b = binary.AppendUvarint(b, uint64(min(max(f.delay/clockUnit, 0), math.MaxUint32)))
+	b = binary.BigEndian.AppendUint32(b, rp.largest)
+	b = binary.AppendUvarint(b, uint64(min(max(rp.delay/clockUnit, 0), math.MaxUint32)))
 
 	// The clock's 48 bits, in two steps.
-	b = binary.BigEndian.AppendUint16(b, uint16(f.clock>>32))
-	b = binary.BigEndian.AppendUint32(b, uint32(f.clock))
+	b = binary.BigEndian.AppendUint16(b, uint16(rp.clock>>32))
+	b = binary.BigEndian.AppendUint32(b, uint32(rp.clock))
 
-	b = append(b, byte(f.nruns), byte(f.ndeltas))
-	for _, run := range f.runs[:f.nruns] {
+	b = append(b, byte(rp.nruns), byte(rp.ndeltas))
+	for _, run := range rp.runs[:rp.nruns] {
 		b = binary.AppendUvarint(b, run)
 	}
-	for _, delta := range f.deltas[:f.ndeltas] {
+	for _, delta := range rp.deltas[:rp.ndeltas] {
 		b = binary.AppendVarint(b, delta)
 	}
 	return b
 }
 
-// consume reads a report from r. The caller has already consumed the byte with the frame's
+// consume decodes a report from r. The caller has already consumed the byte with the frame's
 // kind.
-func (f *report) consume(r *wire.Reader) {
-	f.largest = uint32(r.Fixed(4))
-	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
-	f.clock = r.Fixed(clockBytes)
-	f.nruns = int(r.Byte())
-	f.ndeltas = int(r.Byte())
-	if f.nruns < 1 || f.nruns > maxRuns || f.ndeltas > maxDeltas {
+func (rp *report) consume(r *wire.Reader) {
+	rp.largest = uint32(r.Fixed(4))
+	rp.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
+	rp.clock = r.Fixed(clockBytes)
+	rp.nruns = int(r.Byte())
+	rp.ndeltas = int(r.Byte())
+	if rp.nruns < 1 || rp.nruns > maxRuns || rp.ndeltas > maxDeltas {
 		r.Fail(errMalformed)
 		return
 	}
-	for i := range f.nruns {
-		f.runs[i] = r.Uvarint(maxNumber)
-		if f.runs[i] == 0 {
+	for i := range rp.nruns {
+		rp.runs[i] = r.Uvarint(maxNumber)
+		if rp.runs[i] == 0 {
 			r.Fail(errMalformed)
 			return
 		}
 	}
-	for i := range f.ndeltas {
-		f.deltas[i] = r.Varint()
-		if f.deltas[i] < -longestDelta || f.deltas[i] > longestDelta {
+	for i := range rp.ndeltas {
+		rp.deltas[i] = r.Varint()
+		if rp.deltas[i] < -longestDelta || rp.deltas[i] > longestDelta {
 			r.Fail(errMalformed)
 			return
 		}
 	}
 }
 
-// setRuns replaces the runs with the runs of w, from the number from down to floor, as far as
-// they fit into room. roomLeft is the remaining room. rest is one above the largest number that
-// didn't fit, or 0 if all of them did.
-func (f *report) setRuns(
+// setRuns sets the runs to those of w, from the number from down to floor, as many as fit into
+// room. It returns the remaining room. If not all of them fit, unlistedEnd is one above the
+// largest number that isn't listed, and otherwise it's 0.
+func (rp *report) setRuns(
 	w *recovery.Window, room int, from, floor uint64,
-) (roomLeft int, rest uint64) {
-	f.largest = uint32(from)
-	f.nruns = 0
+) (roomLeft int, unlistedEnd uint64) {
+	rp.largest = uint32(from)
+	rp.nruns = 0
 	n := from
-	for f.nruns < maxRuns {
+	for rp.nruns < maxRuns {
 		run := w.Run(n, floor)
 		if room-uvarintLen(run) < deltaRoom {
 			break
 		}
-		f.runs[f.nruns] = run
-		f.nruns++
+		rp.runs[rp.nruns] = run
+		rp.nruns++
 		room -= uvarintLen(run)
 		if n-floor < run {
 			return room, 0
@@ -146,13 +147,11 @@ func (f *report) setRuns(
 // A span is a range of packet numbers that have all arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// appendSpans appends the runs of received packets to spans, newest first. largest is f.largest
-// with its missing high bits restored.
-//
-// It returns an error if the peer acks numbers below zero.
-func (f *report) appendSpans(spans []span, largest uint64) ([]span, error) {
+// appendSpans appends the runs of received packets to spans, newest first. largest is rp.largest
+// with its high bits restored. It returns an error if the runs reach below packet 0.
+func (rp *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	high := largest + 1
-	for i, run := range f.runs[:f.nruns] {
+	for i, run := range rp.runs[:rp.nruns] {
 		if run > high {
 			return nil, violation("ack runs reach below packet 0")
 		}
@@ -166,23 +165,23 @@ func (f *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 
 // largestArrival returns when the largest packet arrived, on the peer's clock. We add one
 // nanosecond so that the result is never 0, which stands for an unknown time.
-func (f *report) largestArrival() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
+func (rp *report) largestArrival() time.Duration { return time.Duration(rp.clock)*clockUnit + 1 }
 
-// appendArrivals lists the packets in spans, largest number first, with their arrival times as
-// far as f has any. It appends to list, which must be empty.
+// appendArrivals appends the packets in spans to list, which must be empty, largest number first,
+// with their arrival times. It stops at the first packet for which the report has no time.
 //
-// If a packet was overtaken by one sent after it, its arrival time is reported as 0 (unknown).
-// Queues don't reorder packets, so something other than the queue must have held the packet up,
-// and its arrival would tell us nothing about the queue. Numbers below firstNew were overtaken
-// by a packet that an earlier report has already acked.
-func (f *report) appendArrivals(list []arrival, spans []span, firstNew uint64) []arrival {
-	at := f.largestArrival()
+// If a packet was overtaken by one sent after it, its arrival time is set to 0 (unknown). Queues
+// don't reorder packets, so something other than the queue must have held the packet up, and its
+// arrival would tell us nothing about the queue. Numbers below firstNew were overtaken by a
+// packet that an earlier report has already acked.
+func (rp *report) appendArrivals(list []arrival, spans []span, firstNew uint64) []arrival {
+	at := rp.largestArrival()
 	earliest := at // of all packets so far
 	for _, sp := range spans {
-		for n := sp.high; n > sp.low && len(list) <= f.ndeltas; {
+		for n := sp.high; n > sp.low && len(list) <= rp.ndeltas; {
 			n--
 			if i := len(list); i > 0 { // the largest packet has no delta
-				at -= time.Duration(f.deltas[i-1]) * clockUnit
+				at -= time.Duration(rp.deltas[i-1]) * clockUnit
 			}
 			a := arrival{number: n}
 			if n >= firstNew && at <= earliest {
@@ -196,11 +195,11 @@ func (f *report) appendArrivals(list []arrival, spans []span, firstNew uint64) [
 }
 
 // unwrapClock restores the high bits of the peer's clock, of which the peer sends only the
-// low 48. They wrap around every 9 years, so we choose the time closest to last, the
+// low 48. They wrap around every 9 years, so unwrapClock returns the time closest to last, the
 // peer's previous clock.
 //
-// If last is 0, this is the first clock we get from the peer. We then start one full cycle
-// above zero, because a report that was delayed on the way may have an earlier clock.
+// If last is 0, this is the peer's first clock. It's placed one full cycle above zero, because a
+// report that was delayed on the way may have an earlier clock.
 func unwrapClock(last, low uint64) uint64 {
 	const cycle = clockMask + 1
 	if last == 0 {

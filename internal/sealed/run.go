@@ -13,36 +13,42 @@ import (
 )
 
 const (
-	// turnPackets is the maximum number of packets received in a turn, which takes the lock
-	// once.
+	// turnPackets is the maximum number of packets that a turn receives, all of them under a
+	// single acquisition of the lock. Once they have turnBytes bytes, the turn receives no more.
 	turnPackets = 64
-	// turnBytes is the number of bytes after which a turn stops receiving, even if there
-	// are more packets.
-	turnBytes = turnPackets * FullPacket
-	// If the socket's send buffer is full, we try again after blockedWait.
+	turnBytes   = turnPackets * FullPacket
+
+	// If the socket's send buffer is full, we try again after blockedWait. In that time a link of
+	// 1 Gbit/s sends 60 KB, about as much as a burst.
 	blockedWait = 500 * time.Microsecond
+
 	// We consider the machine busy if packets wait in the inbox for longer than busyWait. A
 	// busy machine sends bulk in bursts, which saves processor time. A burst holds up the
 	// bottleneck for no longer than each packet has to wait here anyway.
 	busyWait = time.Millisecond
 	// The average wait in the inbox rises by 1/waitRise of the difference, but falls by
-	// 1/waitFall. In a crowd, a carrier has few turns. If the average fell as slowly as it
-	// rises, a carrier would keep sending bursts for half a second after the crowd has gone.
+	// 1/waitFall. While many carriers compete for the processors, each has few turns. If the
+	// average fell as slowly as it rises, a carrier would go on sending bursts for half a second
+	// after the others have stopped.
 	waitRise = 8
 	waitFall = 2
-	// bulkLoad is the load that results from three packets per turn. A turn with play receives
-	// one packet and sends one, while a turn with bulk handles about ten.
-	bulkLoad = 3 * loadTurns
-	// loadTurns is the number of turns over which the load is averaged.
+
+	// The load of a carrier is averaged over loadTurns turns. bulkLoad is the load that results
+	// from three packets per turn. A turn with play receives one packet and sends one, while a
+	// turn with bulk handles about ten.
 	loadTurns = 8
-	// We ask QUIC again for the addresses and the packet size when a packet arrives from another
-	// address, and otherwise after followBulk while bulk is in flight, or after followPlay without
-	// bulk. Asking quic-go accounts for 10 % of a turn with play, because the
-	// memory of its connections is no longer in the cache.
+	bulkLoad  = 3 * loadTurns
+
+	// We ask QUIC for the addresses and the packet size when a packet arrives from another
+	// address, and otherwise every followBulk while bulk is in flight, or every followPlay
+	// without bulk. Asking in every turn would take 10 % of a turn with play, because quic-go's
+	// memory is no longer in the cache by then.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
+
 	// observeBulk is the minimum time between two calls of Config.Observe while bulk is in
-	// flight, and observePlay without bulk.
+	// flight, and observePlay without bulk. With bulk, the controller's estimates may change in
+	// every round trip. Without it, they hardly change.
 	observeBulk = time.Millisecond
 	observePlay = 100 * time.Millisecond
 )
@@ -51,9 +57,9 @@ const (
 // there are processors. At any time it allows as many turns as there were processors when the
 // process started.
 //
-// A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
-// carrier of a crowd would meanwhile build a burst that it can't send yet. A carrier never
-// waits for a second turn.
+// A carrier keeps its turn while it waits for other writes to its socket. If it gave the turn
+// up, every carrier could build a burst that it can't send yet. A carrier never waits for a
+// second turn while it has one.
 var bulkTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches is a pool of the buffers into which carriers receive.
@@ -63,7 +69,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 type batch struct {
 	packets [turnPackets]receivedPacket
 	n       int
-	frame   frame // lent to the session for the turn; saves each session 2 KiB of cold memory
+	frame   frame // lent to the session for the turn, so that sessions don't need 2 KiB each
 }
 
 // A receivedPacket is an opened packet and its arrival time.
@@ -72,23 +78,23 @@ type receivedPacket struct {
 	openedPacket
 }
 
-// A runner holds what a carrier keeps from one turn to the next. Only the goroutine that
-// works may use it.
+// A runner holds what a carrier keeps from one turn to the next. Only the goroutine that takes
+// turns may use it.
 type runner struct {
 	writer udp.Writer
 	pinger pinger
 
 	// What QUIC last told us; see Carrier.follow.
-	to, from      net.Addr       // result of Config.Addrs
-	remote, local netip.AddrPort // the same, so that we can compare them
+	to, from      net.Addr       // the result of Config.Addrs
+	remote, local netip.AddrPort // the same addresses in a form that can be compared
 	hasAddrs      bool           // writer.Aim was called with them
 	pathLimit     int            // from Config.PathLimit, at most FullPacket; written under the lock
-	followedAt    time.Time      // when we asked; zero if we haven't
+	followedAt    time.Time      // when we last asked; zero if we haven't
 
 	// Left for runCallbacks.
 	state        State // of the session after the last turn
 	stateChanged bool  // Config.Changed must be called
-	pingDue      bool  // Config.Ping must be called, but not under the lock, since it may take long
+	pingDue      bool  // Config.Ping must be called, though not under the lock, since it may be slow
 
 	// Buffers, which are nil between turns unless the socket was blocked.
 	burst *burst // packets to send
@@ -103,7 +109,8 @@ type runner struct {
 	observedAt time.Time // when Config.Observe was last called
 }
 
-// borrow gets the buffers for a turn, unless we still have them because the socket was blocked.
+// borrow gets the buffers for a turn, unless the runner still has them because the socket was
+// blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst = bursts.Get().(*burst)
@@ -145,8 +152,8 @@ func (r *runner) movesBulk() bool { return r.load > bulkLoad }
 // callbacksDue reports whether runCallbacks has anything to do.
 func (r *runner) callbacksDue() bool { return r.stateChanged || r.pingDue || r.state == Closed }
 
-// runCallbacks does the part of a turn that may take long. It doesn't hold the lock. It returns true
-// if the session has ended and everything is cleaned up.
+// runCallbacks calls the owner's functions that are due, which may be slow, so the caller must
+// not hold the lock. If the session has ended, it also cleans up and returns true.
 func (c *Carrier) runCallbacks() (ended bool) {
 	r := &c.run
 	if r.stateChanged && c.config.Changed != nil {
@@ -181,8 +188,9 @@ func (c *Carrier) cleanUp() {
 	}
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next or, if next is
-// zero, before the carrier is woken.
+// turn does what is due now: it opens the packets that have arrived, runs the session under the
+// lock, and seals and sends the packets that the session has built. If idle is true, nothing more
+// is due before next or, if next is zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -206,7 +214,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	idle = !more && !(result.woken && !c.inbox.empty())
 
 	if r.burst.isSent() {
-		return result.next, idle // there's nothing to send
+		return result.next, idle // nothing was built
 	}
 	c.seal()
 	if c.flush() {
@@ -215,16 +223,17 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	return time.Now().Add(blockedWait), idle
 }
 
-// A stepResult is what step tells turn.
+// A stepResult is the result of a step.
 type stepResult struct {
 	next      time.Time // when something is due; zero if nothing is
 	woken     bool      // the carrier was woken since the last turn
 	sentAll   bool      // the session has no more packets to send than the burst holds
-	wakeOwner bool      // Config.AfterTurn returned true
+	wakeOwner bool      // Config.AfterTurn returned true, so Config.WakeOwner must be called
 }
 
 // step is the part of a turn under the lock. It passes the opened packets to the session, runs
-// the session's timers and builds a burst.
+// the session's timers and builds a burst. The packets go first, because an ack among them may
+// stop a timer that would otherwise declare its packet lost.
 func (c *Carrier) step() (result stepResult) {
 	r := &c.run
 	c.mu.Lock()
@@ -251,7 +260,7 @@ func (c *Carrier) step() (result stepResult) {
 	return result
 }
 
-// follow asks QUIC for the addresses and the packet size, unless it did so recently. If the
+// follow asks QUIC for the packet size and the addresses, unless it did so recently. If the
 // path has changed, it tells the session. The caller holds the lock.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
@@ -268,43 +277,48 @@ func (c *Carrier) follow(now time.Time) {
 	if c.config.PathLimit != nil {
 		r.pathLimit = min(c.config.PathLimit(), FullPacket)
 	}
-	// Usually the pointers are the same, so nothing has changed. If QUIC returns new pointers,
-	// compare the addresses as well.
-	to, from := c.config.Addrs()
-	if r.hasAddrs && samePointer(to, r.to) && samePointer(from, r.from) {
+	hadAddrs := r.hasAddrs
+	if to, from := c.config.Addrs(); !r.setAddrs(to, from) {
 		return
 	}
-	r.to = to
-	r.from = from
-	remote, local := udp.AddrPort(to), udp.AddrPort(from)
-	if r.hasAddrs && remote == r.remote && local == r.local {
-		return
-	}
-
-	r.writer.Aim(to, from)
-	c.inbox.setRemote(remote)
-	if r.hasAddrs {
-		// If we have no spare id to change to, an observer may link the two addresses. That's
+	c.inbox.setRemote(r.remote)
+	if hadAddrs {
+		// If there's no spare id to change to, an observer may link the two addresses. That's
 		// still better than sending nothing.
 		c.session.Rotate()
 		c.session.Moved(now)
 		r.pinger.moved()
 	}
+}
+
+// setAddrs aims the writer at the given addresses, and reports whether they differ from the last
+// ones. Usually not even the pointers differ, so that nothing has to be converted.
+func (r *runner) setAddrs(to, from net.Addr) (changed bool) {
+	if r.hasAddrs && samePointer(to, r.to) && samePointer(from, r.from) {
+		return false
+	}
+	r.to = to
+	r.from = from
+	remote, local := udp.AddrPort(to), udp.AddrPort(from)
+	if r.hasAddrs && remote == r.remote && local == r.local {
+		return false
+	}
+	r.writer.Aim(to, from)
 	r.remote = remote
 	r.local = local
 	r.hasAddrs = true
+	return true
 }
 
-// samePointer reports whether two addresses are the same *net.UDPAddr. If so, we needn't
-// convert and compare them.
+// samePointer reports whether two addresses are the same *net.UDPAddr.
 func samePointer(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
 	return ok && one == other
 }
 
-// open opens packets from the inbox, up to turnPackets and about turnBytes. It doesn't need the
-// lock.
+// open opens packets from the inbox, up to turnPackets of them and about turnBytes bytes. It
+// doesn't need the lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
@@ -344,25 +358,25 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// takePing decides whether runCallbacks must call Config.Ping. If so, the pinger counts the ping as
-// sent. The caller holds the lock.
+// takePing reports whether runCallbacks must call Config.Ping. If so, the pinger counts the ping
+// as sent. The caller holds the lock.
 func (c *Carrier) takePing(now time.Time) bool {
+	if c.config.Ping == nil {
+		return false
+	}
 	p := &c.run.pinger
-	switch {
-	case c.config.Ping == nil:
-		return false
-	case p.due(now, c.session):
-	case c.config.PathLimit != nil && p.searchDue(now, c.session):
+	if !p.due(now, c.session) {
+		if c.config.PathLimit == nil || !p.searchDue(now, c.session) {
+			return false
+		}
 		p.noteSize(c.config.PathLimit())
-	default:
-		return false
 	}
 	p.pinged(now, c.session)
 	return true
 }
 
-// next returns the time when something is due, or zero if nothing is due until the carrier is
-// woken. The caller holds the lock.
+// next returns when the session or the pinger has to do something, or zero if neither does
+// until the carrier is woken. The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())

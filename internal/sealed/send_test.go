@@ -62,7 +62,7 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.near.socket.sys.GSO.Store(c.gso)
 			d.a.config.NoJumbo = c.no
 			d.a.session.source = newPieces(1000, 1000, 0)
-			d.a.session.mtu.jumbo.proven = true
+			d.a.session.mtu.jumbo.state = jumboProven
 			d.a.session.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 			d.a.session.Wake()
 			d.a.bulk.Store(true)

@@ -307,7 +307,7 @@ func (s *step) forge(largest uint64, runs ...uint64) error {
 	f := report{largest: uint32(largest), nruns: len(runs)}
 	copy(f.runs[:], runs)
 	number := s.b.records.Next + 1000
-	b := f.append(appendHeader(nil, ID{}, number))
+	b := f.appendFrame(appendHeader(nil, ID{}, number))
 	p, err := s.b.sealer.seal(b, number)
 	require.NoError(s, err)
 	return s.a.Receive(s.now, p)
