@@ -2,11 +2,15 @@ package recovery
 
 import "time"
 
-// drainPacket is the size of a packet of bulk, approximately.
-const drainPacket = 1200
+const (
+	// drainPacket is the approximate size of a packet of bulk.
+	drainPacket = 1200
+	// drainShare is the part of what the path holds that bulk may have in flight during a drain.
+	drainShare = 3. / 4
+)
 
 // A drain is a period in which bulk leaves part of the path unused, so that round trips show the
-// path without a queue of bulk. It is zero if we aren't draining.
+// path without a queue of bulk. It is zero if there's no drain.
 type drain struct {
 	end        time.Duration // never 0 during a drain
 	windowFell bool          // it began because the gate's window kept falling

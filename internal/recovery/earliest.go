@@ -6,7 +6,7 @@ import "time"
 // several timers.
 type Earliest struct {
 	at    time.Time
-	known bool // a time was added
+	known bool // a time has been added
 }
 
 // Add adds at if ok is true.

@@ -3,50 +3,55 @@ package recovery
 import "time"
 
 const (
-	// slack is how long a queue bulk may cause on the path, and queuePackets is how many packets it
-	// may have. quic-go's receiver holds 128 datagrams and drops what doesn't fit.
+	// The queue that bulk (the traffic of transfers) may build on the path is limited to slack and
+	// to queuePackets packets. quic-go's receiver holds 128 datagrams and drops what doesn't fit,
+	// so a queue of 96 that arrives at once leaves room for play (the game's own traffic).
 	slack        = 20 * time.Millisecond
 	queuePackets = 96
 
-	// pathSlack is how many packets may be in flight beyond the path's window. Those wait inside
-	// the carrier, so there's one to send as soon as an ack makes room, and quic-go lets its
-	// window grow only while the bytes in flight are within 3 packets of it.
+	// pathSlack is the number of packets that may be in flight beyond the path's window. They
+	// wait inside the carrier, so there's one to send as soon as an ack makes room. quic-go lets
+	// its window grow only while the bytes in flight are within 3 packets of it.
 	//
-	// Play (the game's own traffic) has to wait behind them. With a slack of 4 at 10 Mbit/s, 50 ms
-	// and 1 % loss, play took 5 ms longer in the median and 10 to 20 ms longer at p99, and bulk
-	// was no faster. With 1, bulk took up to 7 % longer if losses kept the window small.
+	// Play has to wait behind these packets. With 4 of them, at 10 Mbit/s, 50 ms and 1 % loss, play
+	// takes 5 ms longer in the median and 10 to 20 ms longer at p99, while bulk is no faster.
+	// With 1, bulk takes up to 7 % longer if losses keep the window small.
 	//
-	// There is none during the start, because packets that wait for the window would look like a
-	// queue.
+	// There is no such slack during the start, because packets that wait for the window would
+	// look like a queue.
 	pathSlack = 2
 
-	minPackets   = 4 // packets that may always be in flight
-	slackPackets = 2 // packets that may always queue; less would mean none at all on a slow path
+	// minPackets is the number of packets that may always be in flight.
+	minPackets = 4
+	// slackPackets is the number of packets that may always queue. On a slow path, slack alone
+	// would be less than a packet.
+	slackPackets = 2
 
-	// bulkPause is how long bulk must pause before the start begins again. It must also be longer
-	// than four round trips.
-	bulkPause     = time.Second
-	unknownWindow = 1 << 30
+	// After bulk has paused for bulkPause and for bulkPauseTrips round trips, the start begins
+	// again. On a long path, a pause of one second may just be a window that's used up.
+	bulkPause      = time.Second
+	bulkPauseTrips = 4
+
+	unknownWindow = 1 << 30 // more than any path's
 )
 
-// A Gate is a congestion window for bulk (transfers) that is meant to keep bulk from maintaining a
-// standing queue, behind which play would have to wait.
+// A Gate is a congestion window for bulk that keeps bulk from maintaining a standing queue, behind
+// which play would have to wait.
 //
-// The window is what the path has room for: the delivery rate times the minimum RTT, with
-// something added for jitter and slack for a short queue. On a slow path the slack is
-// slackPackets. The window is never larger than the path's own.
+// The window is the delivery rate times the minimum RTT, which is what the path holds, plus an
+// allowance for jitter and slack for a short queue. It is never larger than the path's own.
 //
-// During the start it is twice the rate times the minimum RTT, plus queuePackets, until the rate
-// stops growing or a queue builds up.
+// During the start, the window is twice the rate times the minimum RTT, plus queuePackets, until
+// the rate stops growing or a queue builds up.
 //
-// The gate drains when the minimum RTT has expired, when a queue stands, or when its own window
-// keeps falling. If the queue was ours, it disappears. The minimum RTT that we then see becomes
-// the new minimum, and what round trips exceed it by on average is jitter. If it's much longer
-// than before, the path has changed and we start again, but gently, because the queue may belong
-// to others.
+// The gate drains (leaves part of the path unused for a while) when the minimum RTT has expired,
+// when a queue stands, or when its own window keeps falling. If the queue was ours, it disappears.
+// The minimum RTT during the drain becomes the new minimum, and the amount by which round trips
+// exceed it on average is jitter. If it's much longer than before, the path has changed, so the
+// start begins again, but gently, because the queue may belong to others.
 type Gate struct {
 	RTT
-	PathWindow int // how many bytes the path allows in flight; 0 if unknown
+	PathWindow int // number of bytes that the path allows in flight; 0 if unknown
 
 	rate     rate
 	start    start
@@ -56,7 +61,7 @@ type Gate struct {
 	lastBulk time.Duration // when bulk was last sent; 0 if never
 }
 
-// Sent returns the mark of a packet that is being sent. inFlight is how many bytes are in flight
+// Sent returns the mark of a packet that is being sent. inFlight is the number of bytes in flight
 // without it.
 func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 	m := g.rate.mark(now, inFlight)
@@ -64,10 +69,10 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 	return m
 }
 
-// BulkSent is called when bulk is sent. After a pause the start begins again, since we don't want
-// to be limited by a rate that was measured long ago, or with only a few small messages.
+// BulkSent is called when bulk is sent. After a pause the start begins again, so that bulk isn't
+// limited by a rate that was measured long ago, or with only a few small messages.
 func (g *Gate) BulkSent(now time.Duration) {
-	pause := max(bulkPause, 4*g.Current())
+	pause := max(bulkPause, bulkPauseTrips*g.Current())
 	if g.lastBulk == 0 || now-g.lastBulk > pause {
 		g.begin(start{})
 		g.jitter.maxDeviation = deviation(g.Variance)
@@ -78,30 +83,29 @@ func (g *Gate) BulkSent(now time.Duration) {
 	g.lastBulk = now
 }
 
-// learnFromPause takes the minimum and the jitter from round trips during a pause, when there
-// was no queue of bulk. No drain is needed for the next 10 s, then. If bulk began with a drain,
-// it would be limited to the little that was sent before.
+// learnFromPause takes the minimum and the jitter from round trips during a pause, when bulk had
+// no queue. That makes a drain unnecessary for the next minRTTLifetime. A drain right away would
+// limit bulk to the low rate of the pause.
 func (g *Gate) learnFromPause(now time.Duration) {
 	g.jitter.excess = max(0, g.Smoothed-g.Min)
 	g.drain = drain{}
 	g.minAt = now
 }
 
-// begin begins another start.
+// begin begins another start, in which the watch looks for a new peak.
 func (g *Gate) begin(s start) {
 	g.start = s
 	g.watch.peak = 0
 }
 
-// Acked counts a packet that has arrived, even if it had been declared lost.
+// Acked counts a packet that has arrived, even if it was declared lost before.
 func (g *Gate) Acked(now time.Duration, m *Mark, size int) {
 	g.rate.count(m, size)
 	g.rate.deliveredAt = now
 }
 
-// Lost counts a lost packet as delivered too, unless a queue stands, because the path did carry it.
-// If we didn't, random loss would lower the window again and again, although it says nothing about
-// how much the path can take.
+// Lost counts a lost packet as delivered unless a queue stands. Random loss says nothing about how
+// much the path can carry, so it must not lower the window.
 func (g *Gate) Lost(m *Mark, size int) {
 	if g.Known() && !g.queueStands() {
 		g.rate.count(m, size)
@@ -110,11 +114,9 @@ func (g *Gate) Lost(m *Mark, size int) {
 
 // Limited is called when the owner has nothing more to send although only inFlight bytes are in
 // flight.
-func (g *Gate) Limited(inFlight int) {
-	g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1))
-}
+func (g *Gate) Limited(inFlight int) { g.rate.limited(inFlight) }
 
-// allowance returns by how much round trips may exceed the minimum without showing a queue.
+// allowance returns the amount by which round trips may exceed the minimum because of jitter.
 func (g *Gate) allowance() time.Duration { return g.jitter.allowance(g.Variance) }
 
 // queueStands reports whether the latest round trip shows more of a queue than bulk may build.
@@ -124,23 +126,25 @@ func (g *Gate) queueStands() bool { return g.showsQueue(g.Adjusted) }
 func (g *Gate) showsQueue(rtt time.Duration) bool { return rtt > g.Min+slack+g.Min/4+g.allowance() }
 
 // Measure takes a sample of the rate from the newest packet that an ack covers, which was sent
-// at the time sent. The owner must call Acked and Update before.
+// at the time sent. The owner must call Acked and Update first.
 //
-// If the application had nothing more to send, the sample counts less, unless it met a queue that
-// may be the application's own, because then it was the path that limited it. Rounds that were
+// If the application had nothing more to send, the sample counts less, unless the packet met a
+// queue that may be the application's own, because then the path was the limit. Rounds that were
 // limited by the application don't age rates.
 //
-// A trickle can't end the start. A peer that receives a transfer sends its reports as bulk, and
-// those meet the queue of the bulk that it receives.
+// A trickle can't end the start, because the queue that it meets isn't its own. A peer that
+// receives a transfer sends its reports as bulk, for example, and those meet the queue of the
+// bulk that it receives.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	limited := m.limited && (g.rate.trickles(m, g.Min) || !g.queueStands())
-	if g.rate.endRound(m) && !limited {
+	roundEnded := g.rate.endRound(m)
+	if roundEnded && !limited {
 		g.start.endRound(g.rate.value)
 		g.rate.age()
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
 	g.watch.addRate(g.rate.value)
-	if !m.limited || !g.rate.trickles(m, g.Min) {
+	if !m.limited || !g.rate.trickles(m, g.Min) { // the sample may have changed what a trickle is
 		g.start.addTrip(g.Adjusted, g.Min+startQueue(g.Min)+g.allowance())
 		g.start.over = g.start.over || g.queueStands()
 	}
@@ -161,27 +165,28 @@ func (g *Gate) wantsDrain(now time.Duration) bool {
 	return g.Known() && (now-g.minAt > minRTTLifetime || g.watch.stoodLong() || g.windowFalls())
 }
 
-// windowFalls reports whether the rate keeps falling while it's our own window that limits it. This
-// happens when round trips are longer than we assume, because of jitter, because packets arrive
-// in clumps, or because others fill a queue. Each window then carries less than the one before.
+// windowFalls reports whether the rate keeps falling while our own window limits it. This happens
+// when round trips are longer than we assume, because of jitter, because packets arrive in
+// clumps, or because others fill a queue. Each window then carries less than the one before.
 //
-// We may not see it as a queue, since we allow for slack and a quarter of the minimum.
+// showsQueue may not notice, since it allows for slack and a quarter of the minimum.
 func (g *Gate) windowFalls() bool {
 	own := g.rate.value * (g.Min + g.allowance() + slack).Seconds()
 	return g.start.over && g.watch.hasFallen(g.rate.value) && (g.PathWindow == 0 || own < float64(g.PathWindow))
 }
 
-// beginDrain begins a drain, which takes one and a half round trips.
+// beginDrain begins a drain, which takes one and a half round trips. The first packet that is sent
+// during the drain is acked after one, so the other half is for samples.
 func (g *Gate) beginDrain(now time.Duration) {
 	g.drain = drain{end: now + g.Smoothed*3/2, windowFell: g.windowFalls(), minTrip: g.Adjusted}
 	if g.showsQueue(g.Recent) {
-		// The path was the limit, and may have become slower since. With the older, higher rates
-		// the queue wouldn't drain.
+		// The path was the limit and may have become slower, so don't use older, higher rates, with
+		// which the queue wouldn't drain.
 		g.rate.renew()
 	}
 }
 
-// endDrain ends the drain when its time is over, and learns the minimum and the jitter from it.
+// endDrain ends the drain if its time is over, and takes the minimum and the jitter from it.
 func (g *Gate) endDrain(now time.Duration) {
 	d := g.drain
 	if now < d.end {
@@ -189,12 +194,12 @@ func (g *Gate) endDrain(now time.Duration) {
 	}
 	g.drain = drain{}
 	g.watch.renew(g.rate.value)
-	// Don't mistake for a longer path what may be a queue of our own, made of the packets that may
-	// always be in flight.
+	// The packets that may always be in flight may be a queue of our own. Don't mistake it for a
+	// longer path.
 	longer := g.showsQueue(d.minTrip - g.undrained())
 	if longer || d.windowFell || now-g.minAt > minRTTLifetime {
 		if g.start.over && d.minTrip > 2*g.Min {
-			// It is another path.
+			// This must be another path.
 			g.begin(start{gentle: true})
 		}
 		g.Min = d.minTrip
@@ -205,14 +210,15 @@ func (g *Gate) endDrain(now time.Duration) {
 	}
 }
 
-// undrained returns how long minPackets take, which stay in flight even during a drain. It is an
-// hour while the rate is unknown.
+// undrained returns the time that it takes to send minPackets packets, which stay in flight even
+// during a drain. While the rate is unknown, it is an hour, longer than any round trip.
 func (g *Gate) undrained() time.Duration {
-	seconds := min(minPackets*drainPacket/g.rate.value, 3600)
+	seconds := min(minPackets*drainPacket/g.rate.value, time.Hour.Seconds())
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// Window returns how many bytes of bulk may be in flight. datagram is the size of a full packet.
+// Window returns the number of bytes of bulk that may be in flight. datagram is the size of a full
+// packet.
 func (g *Gate) Window(datagram int) int {
 	path := g.PathWindow
 	if path == 0 {
@@ -226,9 +232,9 @@ func (g *Gate) Window(datagram int) int {
 	queue := float64(queuePackets * datagram)
 	switch {
 	case g.rate.value == 0:
-		// We know nothing yet, so it's up to the path.
+		// Nothing is known yet, so only the path is the limit.
 	case g.drain.active():
-		bound = g.rate.value * g.Min.Seconds() * 3 / 4
+		bound = g.rate.value * g.Min.Seconds() * drainShare
 	case !g.start.over && g.start.gentle:
 		bound = 2 * held
 	case !g.start.over:
@@ -242,9 +248,9 @@ func (g *Gate) Window(datagram int) int {
 // Rate returns the delivery rate in bytes per second, or 0 if it was never measured.
 func (g *Gate) Rate() float64 { return g.rate.value }
 
-// Estimate returns the rate that we expect, in bytes per second, or 0 if we can't tell. While
-// the application sends only a little, its rate says nothing about the path. So during the start
-// we go by the path's window if that promises more.
+// Estimate returns the rate that we expect, in bytes per second, or 0 if it's unknown. While the
+// application sends little, its rate says nothing about the path, so during the start Estimate
+// also considers the path's window.
 func (g *Gate) Estimate() float64 {
 	if g.start.over || g.PathWindow == 0 || !g.Known() {
 		return g.rate.value

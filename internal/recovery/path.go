@@ -2,43 +2,43 @@ package recovery
 
 import "time"
 
-// Path is what a carrier tells the machines about the path of their datagrams. A field is zero
-// if unknown.
+// Path is what a carrier knows about the path of datagrams. It's for the machines that send them. A
+// field is zero if it's unknown.
 type Path struct {
-	// Epoch rises when datagrams begin to take another path, because of another carrier or another
-	// address.
+	// Epoch increases when datagrams begin to take another path, because the carrier or an address
+	// has changed.
 	Epoch uint32
 
-	// Fates is set if the carrier paces datagrams, and reports the fate of each: whether it has
+	// Fates is set if the carrier paces datagrams and reports the fate of each, which is whether it
 	// arrived or was lost.
 	Fates bool
 
-	// RTT is the round trip of the path before. It is only looked at when Epoch or Fates changes.
+	// RTT is the round trip of the previous path. It is read only when Epoch or Fates changes.
 	RTT time.Duration
 
-	// For paths with Fates only.
-	Window int     // how many bytes the path holds
+	// These are set only if Fates is.
+	Window int     // number of bytes that the path holds
 	Rate   float64 // bytes per second
-	Loss   float64 // what share of packets is lost
+	Loss   float64 // share of packets that are lost
 	More   bool    // the machines will be given more bulk than they have now
 }
 
-// KeepTime is how long a machine waits for the ack of a datagram that is known to have arrived.
-// If none comes, the peer hasn't kept the datagram, and we send its content again. (A peer has
-// kept it if its machine has acknowledged that it uses the content.)
+// KeepTime is the time for which a machine waits for the ack of a datagram that is known to have
+// arrived. If there is none, the peer hasn't kept the datagram, so its content is sent again. (A
+// peer has kept a datagram if its machine acknowledges that it uses the content.)
 const KeepTime = time.Second
 
-// Overdue returns for how long datagrams that were sent on a path may still be acked after we
-// have left it. That's the time threshold of RFC 9002, section 6.1.2, after one spurious loss
-// (see Losses), and the peer's ack delay.
+// Overdue returns the time for which datagrams may still be acked after we left the path on which
+// they were sent. It's the time threshold of RFC 9002, section 6.1.2, after one spurious loss (see
+// Losses), plus the peer's ack delay.
 func Overdue(rtt, ackDelay time.Duration) time.Duration { return rtt*5/4 + ackDelay }
 
-// Room is how much may be put into a datagram.
+// Room limits what may be put into a datagram.
 type Room struct {
-	Max  int  // bytes
-	Bulk bool // bulk is allowed, too; play always is
+	Max  int  // in bytes
+	Bulk bool // bulk is allowed as well as play
 }
 
-// Content says which kinds of traffic are in a datagram, not counting acks and the machines'
-// control messages.
+// Content tells which kinds of traffic are in a datagram, apart from acks and the machines' control
+// messages.
 type Content struct{ Play, Bulk bool }

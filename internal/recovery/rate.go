@@ -6,17 +6,18 @@ import (
 )
 
 const (
-	// rateRounds is for how many rounds a sample counts.
+	// rateRounds is the number of rounds for which a sample counts. It's the length of the
+	// bandwidth filter in BBR version 1.
 	rateRounds = 10
 
-	// What arrives in a round trip is a trickle if it's less than this part of what the path holds.
-	// It always is below minTrickle bytes, since that is less than minPackets and may always be
-	// queued.
+	// The bytes that arrive in a round trip are a trickle if they are less than the part trickle
+	// of what the path holds, or less than minTrickle. The latter is less than minPackets packets,
+	// which may always be in flight.
 	trickle    = 1. / 16
 	minTrickle = 2 << 10
 )
 
-// A Mark is what must be remembered of a packet to measure the rate when it is acked:
+// A Mark is what must be remembered of a packet in order to measure the rate when it is acked:
 // P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited of
 // draft-cheng-iccrg-delivery-rate-estimation. The owner keeps it with the packet, and passes it
 // back when the packet is acked or lost.
@@ -29,13 +30,13 @@ type Mark struct {
 	drained     bool // sent during a drain, with no more in flight than the drain allows
 }
 
-// A rate estimates the path's delivery rate, as the highest that acks have shown in the last
-// rounds.
+// A rate estimates the path's delivery rate as the highest that acks have shown in the last
+// rateRounds rounds.
 type rate struct {
 	delivered   int64         // bytes acked, or lost while no queue stood
 	deliveredAt time.Duration // when a packet was last acked
 	firstSent   time.Duration // when the packet of the latest sample was sent
-	limitedTill int64         // packets sent before delivered gets here are limited by the application
+	limitedTill int64         // packets sent at smaller values of delivered are limited by the application
 
 	roundEnd int64 // a round ends when a packet sent at this value of delivered is acked
 	round    int
@@ -46,7 +47,7 @@ type rate struct {
 // mark returns the mark of a packet that is being sent.
 func (r *rate) mark(now time.Duration, inFlight int) Mark {
 	if inFlight == 0 {
-		// The path was idle, and the time before this doesn't count.
+		// The path was idle, so the time before now doesn't count.
 		r.firstSent = now
 		r.deliveredAt = now
 	}
@@ -58,7 +59,10 @@ func (r *rate) mark(now time.Duration, inFlight int) Mark {
 	}
 }
 
-// count adds a packet to delivered because the path has carried it, unless it was added before.
+// limited is called when the application has nothing more to send.
+func (r *rate) limited(inFlight int) { r.limitedTill = r.delivered + int64(max(inFlight, 1)) }
+
+// count adds a packet, which the path has carried, to delivered, unless it was added before.
 func (r *rate) count(m *Mark, size int) {
 	if !m.counted {
 		m.counted = true
@@ -66,8 +70,9 @@ func (r *rate) count(m *Mark, size int) {
 	}
 }
 
-// endRound ends the round if an ack of the packet with this mark does, and reports whether it has.
-func (r *rate) endRound(m *Mark) bool {
+// endRound ends the round if the packet with this mark was sent after the round began, and reports
+// whether it was.
+func (r *rate) endRound(m *Mark) (ended bool) {
 	if m.delivered < r.roundEnd {
 		return false
 	}
@@ -75,7 +80,7 @@ func (r *rate) endRound(m *Mark) bool {
 	return true
 }
 
-// age begins a round, and drops the rates of the oldest.
+// age begins a round and drops the rate of the oldest one.
 func (r *rate) age() {
 	r.round++
 	r.best[r.round%rateRounds] = 0
@@ -85,7 +90,7 @@ func (r *rate) age() {
 	}
 }
 
-// renew drops the rates of all rounds but the current one, unless that has none yet.
+// renew drops the rates of all rounds but the current one, unless that one has no rate yet.
 func (r *rate) renew() {
 	if v := r.best[r.round%rateRounds]; v > 0 {
 		r.best = [rateRounds]float64{}
@@ -95,7 +100,7 @@ func (r *rate) renew() {
 }
 
 // sample adds the rate at which bytes were delivered while the packet with this mark was in
-// flight. A sample that took less than shortest doesn't count, because its acks came all at
+// flight. A sample that took less than shortest doesn't count, because its acks all arrived at
 // once. One that was limited by the application can only raise the rate.
 func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, limited bool) {
 	r.firstSent = max(r.firstSent, sent)
@@ -111,13 +116,13 @@ func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, 
 	r.value = max(r.value, v)
 }
 
-// trickles reports whether only a trickle has arrived since the packet with this mark was sent. Any
-// queue that the packet met then belongs to others.
+// trickles reports whether only a trickle has arrived since the packet with this mark was sent. If
+// so, any queue that the packet met belongs to others.
 func (r *rate) trickles(m *Mark, minRTT time.Duration) bool {
 	return float64(r.delivered-m.delivered) < max(r.value*minRTT.Seconds()*trickle, minTrickle)
 }
 
-// Bytes returns how many bytes are sent at a rate within d, or the largest 32-bit int if it's more.
+// Bytes returns the number of bytes that are sent at a rate within d, up to math.MaxInt32.
 func Bytes(rate float64, d time.Duration) int {
 	return int(min(rate*d.Seconds(), math.MaxInt32))
 }

@@ -2,7 +2,8 @@ package recovery
 
 import "math/bits"
 
-// WindowSize is how many packet numbers a [Window] remembers, counting back from the largest.
+// WindowSize is the number of packet numbers that a [Window] remembers, counting back from the
+// largest.
 const WindowSize = 1 << 13
 
 // A Window is a sliding-window bitmap of the packet numbers that were received. Its owner uses
@@ -29,8 +30,8 @@ func (w *Window) Mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear clears the bits of the numbers from Next to n, a word at a time, since a peer may skip
-// any number of packet numbers.
+// clear clears the bits of the numbers from Next to n. It does so a word at a time, because a peer
+// may skip any number of packet numbers.
 func (w *Window) clear(n uint64) {
 	if n-w.Next >= WindowSize {
 		w.words = [WindowSize / 64]uint64{}
@@ -48,8 +49,8 @@ func (w *Window) clear(n uint64) {
 	}
 }
 
-// Run returns the length of the run of numbers that ends at n, not counting any below floor.
-// Either all of them were received or none was.
+// Run returns the length of the run of numbers from n down, but not below floor, of which either
+// all or none were received.
 func (w *Window) Run(n, floor uint64) uint64 {
 	received := w.Has(n)
 	length := uint64(0)
@@ -58,7 +59,7 @@ func (w *Window) Run(n, floor uint64) uint64 {
 		if !received {
 			word = ^word
 		}
-		// Count how many bits, from n's downwards, are the same as n's.
+		// Count the bits from n's down that are the same as n's.
 		bit := n % 64
 		same := min(uint64(bits.LeadingZeros64(^(word << (63 - bit)))), bit+1)
 		length += same

@@ -3,9 +3,9 @@ package sealed
 import "time"
 
 const (
-	// maxArrivals is the maximum number of arrivals that a session remembers. It has room for
-	// initialArrivals at first.
-	maxArrivals     = 256
+	// maxArrivals is the maximum number of arrivals that a session remembers, four times as many
+	// as fit into a report. At first there is room for initialArrivals.
+	maxArrivals     = 4 * maxDeltas
 	initialArrivals = 32
 )
 
@@ -15,24 +15,23 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers
-// of the process share it, so that their arrivals can be compared. It is a whole second so
-// that every process rounds times for the wire in the same way, which makes tests in
-// virtual time repeatable.
+// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers of the
+// process share it, so that their arrivals can be compared. It is a whole second, so that every
+// process rounds times for the wire in the same way, which makes tests in virtual time repeatable.
 var clockOrigin = wholeSecond(time.Now())
 
 // wholeSecond rounds t down to a second.
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
-// An arrivalLog remembers when recent packets arrived. A packet's slot is its number modulo the
-// number of slots, so a newer packet replaces an older one.
+// An arrivalLog remembers when recent packets arrived. The index of a packet's slot is its number
+// modulo the number of slots, so newer packets replace older ones.
 type arrivalLog struct {
 	slots    []arrival     // doubled by grow, up to maxArrivals
 	received int           // packets added since free
-	offset   time.Duration // the session's time plus offset is the time on the receiver's clock
+	offset   time.Duration // what to add to session time to get the time since clockOrigin
 }
 
-// add records that packet number arrived at the time at, on the session's clock.
+// add records that packet number arrived at the session time at.
 func (l *arrivalLog) add(number uint64, at time.Duration) {
 	l.grow()
 	if slot := l.slot(number); slot.number <= number { // a late packet must not replace a newer one
@@ -44,7 +43,8 @@ func (l *arrivalLog) add(number uint64, at time.Duration) {
 // know when this packet arrived.
 func (l *arrivalLog) slot(number uint64) *arrival { return &l.slots[number%uint64(len(l.slots))] }
 
-// grow counts one more packet, and doubles the slots once there are as many packets as slots.
+// grow counts a packet, and doubles the number of slots if more packets were added than there are
+// slots.
 func (l *arrivalLog) grow() {
 	l.received++
 	if l.received <= len(l.slots) || len(l.slots) == maxArrivals {
@@ -57,8 +57,8 @@ func (l *arrivalLog) grow() {
 	}
 }
 
-// free drops all arrivals and their memory. It is called after a silence, when everything has
-// been reported.
+// free drops all arrivals and frees their memory. It is called when no packet has arrived for some
+// time and everything has been reported.
 func (l *arrivalLog) free() {
 	l.slots = nil
 	l.received = 0

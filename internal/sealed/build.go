@@ -16,19 +16,19 @@ type draft struct {
 	number uint64
 	bytes  []byte // the header and the frames so far
 	limit  int    // maximum size of the header and frames, without the tag
-	rec    record // becomes the packet's record when it is sent
+	rec    record // of the packet, for when it's sent
 }
 
-// room returns how many more bytes of frames fit.
+// room returns the number of bytes that are free for frames.
 func (d *draft) room() int { return d.limit - len(d.bytes) }
 
-// ping appends a ping, to which the peer must respond with an ack.
+// ping appends a ping, which makes the packet ask for an ack.
 func (d *draft) ping() {
 	d.bytes = append(d.bytes, framePing)
 	d.rec.fate = inFlight
 }
 
-// pad fills the rest of the packet with framePadding, which is 0. No frame may follow.
+// pad fills the rest of the packet with framePadding, which is 0, so no frame may follow.
 func (d *draft) pad() { d.bytes = append(d.bytes, make([]byte, max(d.room(), 0))...) }
 
 // AppendPacket builds and seals the next packet. If size is large enough, it may be a jumbo
@@ -46,10 +46,10 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 }
 
 // Build builds the next packet if one may be sent now. The packet starts at the beginning of
-// buf and has at most size bytes, unless jumbo is set: then buf has room for JumboPacket bytes,
-// and the packet may be that large if the path takes it.
+// buf and has at most size bytes. If jumbo is true, buf must have room for JumboPacket bytes, and
+// the packet may be that large if the path carries such packets.
 //
-// The packet counts as sent once Build returns, although the caller still has to Seal it.
+// The packet counts as sent once Build returns, although the caller still has to seal it.
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	size = min(size, FullPacket)
@@ -66,8 +66,8 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 		if ok || s.state == Closed {
 			return packet, number, ok
 		}
-		// The source had nothing after all. We won't ask for the same again until Wake, but
-		// there may be another reason to send a packet.
+		// The source had nothing. We won't ask for the same again until Wake, but there may be
+		// another reason to send a packet.
 	}
 }
 
@@ -89,14 +89,14 @@ func (s *Session) updateStart() {
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
 	if waiting > trainPackets*s.nextSize() {
-		// Anything less fits into the first flight and doesn't count as a start.
+		// Less than that fits into the first flight, so it doesn't count as a start.
 		s.starting.set(true)
 	}
 	s.control.Starters(s.starting.count(), s.bulkInFlight())
 }
 
-// build builds a packet of at most size bytes. ok is false if the packet was to carry a payload
-// but the source has none, or if the packet numbers are used up.
+// build builds a packet of at most size bytes. ok is false if the packet is for payloads but the
+// source has none, or if the packet numbers are exhausted, in which case the session closes.
 func (s *Session) build(
 	t time.Duration, why purpose, buf []byte, size int,
 ) (packet []byte, number uint64, ok bool) {
@@ -106,7 +106,7 @@ func (s *Session) build(
 		number++
 	}
 	if number >= maxNumber {
-		s.closeWith(&Error{Reason: "packet numbers are used up; a new carrier is needed"})
+		s.closeWith(&Error{Reason: fmt.Sprintf("packet number has reached %d: open a new carrier", uint64(maxNumber))})
 		return buf, 0, false
 	}
 
@@ -138,9 +138,9 @@ func (s *Session) build(
 	return d.bytes, number, true
 }
 
-// appendContent appends the content that the packet is built for, except a report. It returns
-// false if the packet is for payloads but the source has none. It notes that in supply, so that
-// we don't keep asking the source.
+// appendContent appends the content that the packet is built for, except a report. If the packet
+// is for payloads but the source has none, appendContent records that in supply and returns
+// false.
 func (s *Session) appendContent(d *draft) (ok bool) {
 	switch d.why {
 	case forProbe:
@@ -148,22 +148,21 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 	case forTrain:
 		s.appendTrain(d)
 	case forMTU, forJumbo:
-		// The packet has no data, so nothing is lost if it's too large for the path.
+		// There's no data in the packet, so nothing is lost if it's too large for the path.
 		d.ping()
 		d.pad()
 	case forPayload:
 		s.appendPayloads(d)
 		if d.rec.payloads == 0 {
-			s.supply = supply{empty: true, noPlay: true}
-			// The source is holding us up, not the path.
+			s.supply.noteEmpty()
+			// The source limits the rate now, not the path.
 			s.control.Limited(s.records.bytesInFlight)
 			return false
 		}
 	case forPlay:
 		s.appendPayloads(d)
 		if d.rec.payloads == 0 {
-			s.supply.noPlay = true
-			s.supply.flooded = false
+			s.supply.noteNoPlay()
 			return false
 		}
 	}
@@ -172,9 +171,9 @@ func (s *Session) appendContent(d *draft) (ok bool) {
 
 // appendProbe appends a ping.
 //
-// While the carrier opens, the probe is padded to the limit, a size that every path supports.
-// (The larger size that QUIC found earlier may no longer work.) Once the carrier is open, the
-// probe carries payloads instead, if there are any.
+// While the carrier opens, the probe is padded to the limit, which is a size that every path
+// supports, because the larger size that QUIC found earlier may no longer work. Once the carrier
+// is open, the probe carries payloads instead, if there are any.
 func (s *Session) appendProbe(d *draft) {
 	d.ping()
 	switch {
@@ -201,9 +200,9 @@ func (s *Session) appendTrain(d *draft) {
 	d.pad()
 }
 
-// appendPayloads appends payloads until the source has none left that fits, only play if that's
-// the packet's purpose. A packet with bulk may grow up to its limit, but a packet without bulk may
-// not exceed FullPacket.
+// appendPayloads appends payloads until the source has none left that fits. If the packet is for
+// play, it asks for play alone. A packet with bulk may grow up to its limit, but a packet without
+// bulk can't exceed FullPacket.
 func (s *Session) appendPayloads(d *draft) {
 	rec := &d.rec
 	limit := d.limit
@@ -218,16 +217,15 @@ func (s *Session) appendPayloads(d *draft) {
 		}
 		n := len(out) - len(b)
 		if n < 1 || n > free {
-			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, free))
+			panic(fmt.Sprintf("sealed: source appended a payload of %d bytes; the limits are 1 and %d", n, free))
 		}
 		if content.Play {
 			s.control.Played(s.time(d.now))
-			// Don't let the packet grow into a jumbo packet, since other play would have
-			// to wait behind it.
+			// Don't let the packet grow into a jumbo packet, which would make other play wait.
 			limit = min(limit, FullPacket-tagBytes)
 		}
 
-		// Now that we know what the payload is, complete the header.
+		// Complete the header, now that the payload's kind and size are known.
 		rec.bulk = rec.bulk || content.Bulk
 		if content.Bulk || s.wantsAckSoon() {
 			out[head] = frameData
@@ -242,30 +240,24 @@ func (s *Session) appendPayloads(d *draft) {
 	}
 }
 
-// appendReport appends a report if there's room for it.
+// appendReport appends a report if there's room for it, and otherwise has it sent in a packet of
+// its own. Such a packet also asks for an ack every now and then.
 func (s *Session) appendReport(d *draft) {
-	// Of the packets with nothing but a report, only every pingAfter-th asks for an ack. The
-	// ack lets us stop repeating what the peer already knows.
-	if d.why == forReport && s.reporter.sinceAsked+1 >= pingAfter {
+	if d.why == forReport && s.reporter.pingDue() {
 		d.ping()
 	}
 	if d.room() < minReport {
-		s.reporter.ownPacket = true // send it in a packet by itself
+		s.reporter.ownPacket = true
 		return
 	}
 	s.reporter.pace(s.rtt())
 	d.rec.knownBelow = s.reporter.fill(d.now, &s.frame.report, &s.opener.window, d.room())
 	d.bytes = s.frame.report.appendFrame(d.bytes)
 	s.stats.Feedbacks++
-	if d.rec.fate == inFlight {
-		s.reporter.sinceAsked = 0
-	} else {
-		s.reporter.sinceAsked++
-	}
+	s.reporter.noteBuilt(d.rec.fate == inFlight)
 }
 
-// packetSent records a packet that was built, along with the number that was skipped before it,
-// if any.
+// packetSent records a packet that was built, and the number that was skipped before it, if any.
 func (s *Session) packetSent(d *draft) {
 	t := d.now
 	for s.records.Next < d.number {
@@ -282,7 +274,7 @@ func (s *Session) packetSent(d *draft) {
 	if rec.paced {
 		s.lastSize = int(rec.size)
 		if s.train.holdsPayloads() {
-			// Bulk waits for the train's result, so play alone can't show the path's rate.
+			// Bulk is waiting for the train's result, and play alone can't show the path's rate.
 			s.control.Limited(s.records.bytesInFlight + int(rec.size))
 		}
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytesInFlight)
@@ -304,11 +296,11 @@ func (s *Session) packetSent(d *draft) {
 	s.stats.SentBytes += uint64(len(d.bytes))
 }
 
-// noteProbe counts the packet if it probes the peer or the path.
+// noteProbe records a packet that probes the peer or the path, so that it isn't repeated too soon.
 func (s *Session) noteProbe(d *draft) {
 	switch d.why {
 	case forProbe:
-		s.liveness.probesDue--
+		s.liveness.probeSent()
 	case forTrain:
 		s.train.packetSent()
 	case forMTU:

@@ -238,7 +238,7 @@ func TestCarrierEndsWithItsSocket(t *testing.T) {
 		<-d.a.Done()
 		var why *Error
 		require.ErrorAs(t, d.a.Err(), &why)
-		require.Equal(t, "the socket is closed", why.Reason)
+		require.Equal(t, "socket closed", why.Reason)
 		require.ErrorIs(t, why, net.ErrClosed)
 		require.Empty(t, d.up.faults)
 	})

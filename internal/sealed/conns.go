@@ -9,10 +9,10 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go uses whatever methods it finds on its net.PacketConn: ReadBatch instead of ReadFrom,
+// quic-go looks for optional methods on its net.PacketConn: ReadBatch to use in place of ReadFrom,
 // SyscallConn to set "don't fragment" and discover the path MTU, and ReadMsgUDP and WriteMsgUDP
-// for GSO and ECN. So there is a separate type for each kind of socket, with only the methods
-// that the socket supports.
+// for GSO and ECN. So there is a type for each kind of socket, with only the methods that the
+// socket supports.
 
 // A plainConn is the QUIC side of a socket that isn't a udp.SystemConn.
 type plainConn struct {
@@ -35,7 +35,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 			return n, from, err
 		}
 		r.succeeded()
-		if c.socket.sift(now, udp.AddrPort(from), p[:n]) {
+		if c.socket.dispatch(now, udp.AddrPort(from), p[:n]) {
 			return n, from, nil
 		}
 		r.notifyInboxes(now)
@@ -47,8 +47,8 @@ func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
 	return c.socket.send(p, to, func(to net.Addr) (int, error) { return c.PacketConn.WriteTo(p, to) })
 }
 
-// Unsent returns the error with which the system refused QUIC's latest packet, or nil if the
-// packet was sent.
+// Unsent returns the error with which sending QUIC's latest packet failed, or nil if the packet
+// was sent.
 func (c *plainConn) Unsent() error {
 	if err := c.socket.lastWriteErr.Load(); err != nil {
 		return *err
@@ -62,8 +62,8 @@ type sizedConn struct {
 	udp.SystemConn
 }
 
-// A udpConn is the QUIC side of a *net.UDPConn. The kernel may have joined several packets into
-// one message (GRO). udpConn splits them, because some may be for QUIC and others for carriers.
+// A udpConn is the QUIC side of a *net.UDPConn. If the kernel has joined several packets into one
+// message (GRO), udpConn splits them, because some may be for QUIC and others for carriers.
 //
 // Only one goroutine, quic-go's reader, may read.
 type udpConn struct {
@@ -72,14 +72,13 @@ type udpConn struct {
 
 	// Reading. Used only by quic-go's reader.
 	reader   packetReader
-	messages []udp.Message // not split yet, except for part of the first
-	rest     []byte        // the part of messages[0] that isn't split yet
-	size     int           // of each packet in rest; the last may be shorter
+	messages []udp.Message // messages that haven't been split completely
+	unsplit  []byte        // the part of messages[0] that hasn't been split
+	size     int           // of each packet in unsplit; the last may be shorter
 	readTime time.Time     // when the messages were read
 }
 
-// A packetReader is the part of [udp.Reader] that udpConn uses. Tests use other
-// implementations.
+// A packetReader is the part of [udp.Reader] that udpConn uses. Tests have other implementations.
 type packetReader interface {
 	Read() (ms []udp.Message, waited bool, err error)
 }
@@ -125,9 +124,9 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		// Don't return an empty batch, because quic-go would then parse what an earlier call
-		// has left in ms. It does the same after some errors, so clear the sizes in ms
-		// before returning one.
+		// Don't return an empty batch, because quic-go would then parse what an earlier call left
+		// in ms. It also does so after some errors, so clear the sizes in ms before returning
+		// one.
 		if err := c.fill(); err != nil {
 			for i := range ms {
 				ms[i].N = 0
@@ -158,13 +157,13 @@ func (c *udpConn) fill() error {
 	return nil
 }
 
-// beginMessage gets ready to split the next message, if there is one.
+// beginMessage prepares to split the next message, if there is one.
 func (c *udpConn) beginMessage() {
 	if len(c.messages) == 0 {
 		return
 	}
 	m := &c.messages[0]
-	c.rest = m.Data
+	c.unsplit = m.Data
 	c.size = udp.SegmentSize(m.OOB)
 	if c.size <= 0 || c.size > len(m.Data) {
 		c.size = len(m.Data) // nothing was joined
@@ -172,19 +171,19 @@ func (c *udpConn) beginMessage() {
 }
 
 // nextPacket splits off the next packet. If the packet is for QUIC, nextPacket copies it into
-// the message to and returns true. Otherwise the packet is routed to its carrier.
+// the message to and returns true. Otherwise it routes the packet to its carrier.
 func (c *udpConn) nextPacket(to *ipv4.Message) (forQUIC bool) {
 	m := &c.messages[0]
-	p := c.rest[:min(c.size, len(c.rest))]
-	forQUIC = len(p) > 0 && c.socket.sift(c.readTime, m.From, p)
+	p := c.unsplit[:min(c.size, len(c.unsplit))]
+	forQUIC = len(p) > 0 && c.socket.dispatch(c.readTime, m.From, p)
 	if forQUIC {
 		to.N = copy(to.Buffers[0], p)
 		to.NN = copy(to.OOB, m.OOB)
 		to.Addr = net.UDPAddrFromAddrPort(m.From)
 		to.Flags = 0
 	}
-	c.rest = c.rest[len(p):]
-	if len(c.rest) == 0 {
+	c.unsplit = c.unsplit[len(p):]
+	if len(c.unsplit) == 0 {
 		c.messages = c.messages[1:]
 		c.beginMessage()
 	}

@@ -11,18 +11,19 @@ import (
 
 const (
 	// earlyPackets is the maximum number of packets with an unknown id that we keep for
-	// carriers about to be made. The client makes its carrier when it gets the server's
-	// Welcome, and the server's first sealed packets arrive right behind the Welcome. The limit
-	// is enough for thirty clients that join at the same time.
+	// carriers that don't exist yet. A client creates its carrier when it receives the server's
+	// Welcome, and the server's first sealed packets arrive right behind the Welcome. A probe and
+	// a train are seventeen packets, so the limit is enough for thirty clients that join at the
+	// same time.
 	earlyPackets = 512
-	// earlyTime is how long we keep such packets. The carrier is made at once, unless the
-	// Welcome is lost. In that case, the Welcome is sent again after one or two probe timeouts.
+	// earlyTime is how long we keep such packets. If the Welcome was lost, it is sent again after
+	// one or two probe timeouts, and the carrier is created only then.
 	earlyTime = time.Second
 )
 
 // An earlyBuffer keeps the newest packets whose id is unknown. If a flood of such packets
-// displaces a carrier's first packets, that carrier merely opens a round trip later. It is safe
-// for concurrent use.
+// displaces the first packets of a carrier, that carrier merely opens a round trip later. It is
+// safe for concurrent use.
 type earlyBuffer struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets
@@ -36,7 +37,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep stores a copy of a packet. If there are earlyPackets already, it replaces the oldest.
+// keep stores a copy of a packet. If there are earlyPackets already, the copy replaces the oldest.
 func (e *earlyBuffer) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,8 +48,8 @@ func (e *earlyBuffer) keep(at time.Time, from netip.AddrPort, id ID, packet []by
 	*p = earlyPacket{at, from, id, append(p.bytes[:0], packet...)}
 }
 
-// deliver puts the packets for ids into b, in the order in which they arrived. It removes them,
-// along with all packets that are older than earlyTime.
+// deliver moves the packets for ids to b, in the order in which they arrived. It drops all packets
+// that are older than earlyTime.
 func (e *earlyBuffer) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,16 +58,15 @@ func (e *earlyBuffer) deliver(b *inbox, ids []ID) {
 	e.packets = recovery.Ring[earlyPacket]{}
 	for n := all.Oldest; n < all.Next; n++ {
 		p := all.At(n)
-		switch {
-		case now.Sub(p.at) > earlyTime:
-			// It's too old to keep.
-		case slices.Contains(ids, p.id):
-			if b.put(p.at, p.from, p.bytes) {
-				b.notify(false)
-			}
-		default:
-			// It's for another carrier, which may still be made.
-			*e.packets.Push(1) = *p
+		if now.Sub(p.at) > earlyTime {
+			continue
+		}
+		if !slices.Contains(ids, p.id) {
+			*e.packets.Push(1) = *p // the carrier may still be created
+			continue
+		}
+		if b.put(p.at, p.from, p.bytes) {
+			b.notify(false)
 		}
 	}
 }

@@ -7,9 +7,8 @@ const (
 	// minFirst to maxFirst are reserved for later versions.
 	firstSealed = 0x04
 	// minFirst and maxFirst bound the first bytes of packets that a Socket doesn't pass to
-	// QUIC. They can't be mistaken for QUIC, which sets one of the two highest bits.
-	// Middleboxes take smaller values for STUN, and larger ones for ZRTP and DTLS (RFC 9443,
-	// section 3).
+	// QUIC. They can't be mistaken for QUIC, which sets one of the two highest bits. Smaller
+	// values belong to STUN, and larger ones to ZRTP and DTLS (RFC 9443, section 3).
 	minFirst = 0x04
 	maxFirst = 0x0f
 
@@ -17,15 +16,15 @@ const (
 	headerBytes = 1 + idBytes + numberBytes
 	tagBytes    = 16
 
-	// Overhead is how many bytes sealing adds to the frames of a packet.
+	// Overhead is the number of bytes that sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
-	// FullPacket is the size in bytes of the largest packet for which QUIC probes, and of
-	// quic-go's read buffers.
-	FullPacket = 1452
-	// SafePacket is the packet size in bytes that every path with QUIC takes (RFC 9000,
+	// SafePacket is the packet size in bytes that every path with QUIC carries (RFC 9000,
 	// section 14).
 	SafePacket = 1200
+	// FullPacket is the size in bytes of a full packet, which is the largest one for which QUIC
+	// probes. It is also the size of quic-go's read buffers.
+	FullPacket = 1452
 
 	// maxNumber is one above the largest packet number.
 	maxNumber = 1 << 62
@@ -43,7 +42,7 @@ func appendHeader(b []byte, to ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader returns why a packet can't be one of this version, or dropNone. In the latter
+// checkHeader returns why a packet can't be one of this version, or dropNone if it may be. In that
 // case, it's long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {

@@ -314,7 +314,7 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	var ended *Error
 	require.ErrorAs(t, h.send(f.appendFrame(f.appendFrame(nil))), &ended)
 	require.True(t, ended.Violation)
-	require.ErrorContains(t, ended, "two feedbacks")
+	require.ErrorContains(t, ended, "more than one feedback frame")
 }
 
 // TestSixteenFramesAPacket: a jumbo packet has room for 8,900 pings, which took

@@ -9,23 +9,25 @@ import (
 )
 
 const (
-	// inboxBytes is the number of bytes that an inbox may always hold, 252 KiB. They include
-	// packets that the carrier is opening. The number is small because the connection's receive
-	// limit doesn't cover these bytes.
+	// inboxBytes is the number of bytes that an inbox may hold without borrowing, 252 KiB. They
+	// include packets that the carrier is opening. The number is small because the connection's
+	// receive limit doesn't cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// maxBorrowed is the maximum number of bytes that all inboxes of a socket may borrow
-	// together beyond inboxBytes. It's enough for the packets that arrive in 30 ms at 1 Gbit/s
-	// while the machine's cores are busy. An inbox may borrow at most as much as it leaves to
-	// the others. A packet for which there's no room is dropped.
+	// maxBorrowed is the maximum number of bytes beyond inboxBytes that all inboxes of a socket
+	// may borrow together. It's enough for the packets that arrive in 30 ms at 1 Gbit/s while the
+	// machine's cores are busy. An inbox may borrow at most as much as it leaves to the others.
+	// A packet for which there's no room is dropped.
 	maxBorrowed = 4 << 20
-	// An inbox borrows borrowStep bytes at a time.
+	// An inbox borrows borrowStep bytes at a time, so that it rarely has to touch the counter that
+	// all inboxes share.
 	borrowStep = 64 << 10
 	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or about
-	// fifty packets of play. The inboxes of a thousand clients whose ticks coincide take 9 MiB.
+	// fifty packets of play (the game's own traffic). The inboxes of a thousand clients whose
+	// ticks coincide take 9 MiB.
 	blockBytes = 9 << 10
 	// maxFromOthers is the number of packets per second that we accept from addresses other
-	// than the peer address of the QUIC connection. It's enough to keep going until QUIC
-	// notices that the address has changed, but too few to be worth forging.
+	// than the peer address of the QUIC connection. It's enough to keep the carrier alive until
+	// QUIC notices that the address has changed, but too few for an attacker to be worth forging.
 	maxFromOthers = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
@@ -42,33 +44,33 @@ type block struct {
 	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet into the block. It returns false if the packet doesn't fit or b is
-// nil.
-func (b *block) append(at time.Duration, packet []byte) (ok bool) {
-	n := inboxHeader + len(packet)
-	if b == nil || len(b.records)-b.end < n {
-		return false
-	}
+// fits reports whether there's room for a packet in b, which may be nil.
+func (b *block) fits(packet []byte) bool {
+	return b != nil && inboxHeader+len(packet) <= len(b.records)-b.end
+}
+
+// add copies a packet into the block. It must fit.
+func (b *block) add(at time.Duration, packet []byte) {
 	record := b.records[b.end:]
 	binary.NativeEndian.PutUint16(record, uint16(len(packet)))
 	binary.NativeEndian.PutUint64(record[2:], uint64(at))
 	copy(record[inboxHeader:], packet)
-	b.end += n
-	return true
+	b.end += inboxHeader + len(packet)
 }
 
 // An inbox holds the packets that have arrived for a carrier. The socket's reader puts them in
-// one by one. The carrier takes all of them at once and opens them, while the reader goes on
-// with other blocks.
+// one by one. The carrier takes all of them at once and opens them, while the reader fills other
+// blocks.
 //
 // put and take, and the methods that take mu, are safe for concurrent use.
 type inbox struct {
-	// notify is called after a packet was put into an empty inbox. The owner then takes the
+	// notify is called after a packet was put into an empty inbox, so that the owner takes the
 	// packets. If inline is true, it may do so on the calling goroutine.
 	notify func(inline bool)
 	base   time.Time                      // zero of the arrival times in records
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
-	// The total bytes borrowed by all inboxes of the socket; nil if this inbox may not borrow.
+	// The total number of bytes that the socket's inboxes have borrowed. It is nil if this inbox
+	// may not borrow.
 	allBorrowed *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
@@ -101,12 +103,11 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (wasEmpty 
 		return false
 	}
 	wasEmpty = b.first == nil
-	sinceBase := at.Sub(b.base)
-	stored := b.last.append(sinceBase, packet) || b.grow() && b.last.append(sinceBase, packet)
-	if !stored {
+	if !b.last.fits(packet) && !b.grow() {
 		b.droppedFull.Add(1)
 		return false
 	}
+	b.last.add(at.Sub(b.base), packet)
 	return wasEmpty
 }
 
@@ -134,10 +135,13 @@ func (b *inbox) admit(at time.Time) bool {
 	return b.othersCount <= maxFromOthers
 }
 
-// grow adds a block. It returns false if the inbox is closed or may not hold any more. The
-// caller holds mu.
-func (b *inbox) grow() bool {
-	if b.closed || b.heldBytes+blockBytes > inboxBytes+b.borrowed && !b.borrow() {
+// grow adds a block, borrowing bytes for it if necessary. It returns false if the inbox is closed
+// or may not hold another block. The caller holds mu.
+func (b *inbox) grow() (ok bool) {
+	if b.closed {
+		return false
+	}
+	if b.heldBytes+blockBytes > inboxBytes+b.borrowed && !b.borrow() {
 		return false
 	}
 	fresh := blocks.Get().(*block)
@@ -152,7 +156,7 @@ func (b *inbox) grow() bool {
 }
 
 // borrow borrows borrowStep bytes from the socket, if enough are left. The caller holds mu.
-func (b *inbox) borrow() bool {
+func (b *inbox) borrow() (ok bool) {
 	if b.allBorrowed == nil {
 		return false
 	}
@@ -184,8 +188,8 @@ type packetCursor struct {
 // more reports whether there is a next packet.
 func (c *packetCursor) more() bool { return c.current != nil }
 
-// take removes all packets from the inbox. The caller reads them with [inbox.next] and then
-// gives them back with release.
+// take removes all packets from the inbox. The caller reads them with next and then must call
+// release.
 func (b *inbox) take() packetCursor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,8 +240,8 @@ func (b *inbox) empty() bool {
 	return b.first == nil
 }
 
-// close drops the packets in the inbox and all later ones. Packets that were taken must still
-// be given back.
+// close drops the packets in the inbox and all later ones. Packets that were taken must still be
+// released.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

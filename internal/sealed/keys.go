@@ -26,14 +26,14 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// A key is used for 2^generationBits packets. With packets of 1,452 bytes, that's
-	// 2^29 blocks of data, and with 8,952 bytes, it's 2^31.1 blocks. Both are below the
-	// 2^32.5 blocks at which AES-GCM loses its margin. ChaCha20 has no such limit (RFC
-	// 9001, section 6.6).
+	// A key is used for 2^generationBits packets. With packets of FullPacket bytes, that's
+	// 2^29 blocks of data, and with packets of JumboPacket bytes, it's 2^31.1 blocks. Both are
+	// below the 2^32.5 blocks at which AES-GCM loses its margin. ChaCha20 has no such limit
+	// (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
-// A generation holds the key of 2^22 consecutive packet numbers.
+// A generation holds the key of 2^generationBits consecutive packet numbers.
 type generation struct {
 	suite  *suite
 	index  uint64           // its packet numbers without the low generationBits bits
@@ -48,7 +48,7 @@ func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*genera
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sealed: keys of carrier %d: %w", instance, err)
+		return nil, nil, fmt.Errorf("sealed: exporting keys of carrier %d: %w", instance, err)
 	}
 	mask, err := newMask(s, secret)
 	if err != nil {
@@ -63,24 +63,24 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	g := &generation{suite: s, index: index, secret: secret}
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", s.keyBytes)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: key: %w", err)
+		return nil, fmt.Errorf("sealed: deriving key: %w", err)
 	}
 	iv, err := hkdf.Expand(sha256.New, secret, "quiver sealed iv", nonceBytes)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: nonce: %w", err)
+		return nil, fmt.Errorf("sealed: deriving IV: %w", err)
 	}
 	copy(g.iv[:], iv)
 	if g.aead, err = s.aead(key); err != nil {
-		return nil, fmt.Errorf("sealed: %w", err)
+		return nil, fmt.Errorf("sealed: making AEAD: %w", err)
 	}
 	return g, nil
 }
 
-// next derives the next generation, from which g can't be computed.
+// next derives the next generation. Whoever learns it can't compute g from it.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: next keys: %w", err)
+		return nil, fmt.Errorf("sealed: deriving next secret: %w", err)
 	}
 	return newGeneration(g.suite, g.index+1, secret)
 }

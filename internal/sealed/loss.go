@@ -13,8 +13,12 @@ type lossDetector struct {
 	latestRTT time.Duration // of the newest acked packet, which the controller may not know yet
 }
 
+// dueAt returns when the next packet will count as lost unless it's acked. ok is false if there
+// is none.
+func (l *lossDetector) dueAt() (at time.Duration, ok bool) { return l.Next, l.Next > 0 }
+
 // detectLosses declares packets lost (RFC 9002, section 6.1). It is called after the acks of a
-// report, and when loss.Next is due.
+// report, and when loss.dueAt is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.latestRTT)
@@ -35,7 +39,7 @@ func (s *Session) detectLosses(t time.Duration) {
 		s.lose(t, n, lost)
 	}
 
-	// The following calls draw conclusions from all acks and losses so far.
+	// What follows depends on all acks and losses so far.
 	s.mtu.checkBlackHole(t, s.records.Next)
 	if s.state == Open {
 		s.train.repeat(s.records.Next)
@@ -50,7 +54,7 @@ func (s *Session) detectLosses(t time.Duration) {
 //
 // We keep the record, because the packet may only be late. It expires when it would have
 // expired anyway, so it isn't dropped before the records of skipped numbers nearby. A peer that
-// makes up an ack for all of these numbers thus gives itself away.
+// acks all of these numbers without having received them thus gives itself away.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
@@ -78,17 +82,10 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) {
 	r := s.records.At(n)
 	previous := r.fate
-	switch previous {
-	case inFlight:
-		s.records.resolve(r, acked)
-	case ackOptional:
-		s.records.ackOptional--
-		r.fate = acked
-	case lost, abandoned:
-		r.fate = acked
-	default:
+	if previous == acked || previous == skipped {
 		return false
 	}
+	s.records.resolve(r, acked)
 	if previous == lost {
 		// We gave up on the packet too early.
 		s.stats.Spurious++

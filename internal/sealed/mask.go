@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// numberAt is the offset of the packet number in the header. The sealed bytes follow right
-	// behind it, and the first of those are the sample for the mask. There are always enough of
-	// them, because even the shortest packet has one byte of frames and a tag of 16 bytes.
+	// numberAt is the offset of the packet number in the header. The sealed bytes follow the
+	// number, and the first of them are the sample for the mask. There are always enough of them,
+	// because even the shortest packet has one byte of frames and a tag of 16 bytes.
 	numberAt = 1 + idBytes
 	// maskAt skips the byte of the mask that RFC 9001 uses for the flags in a packet's first
 	// byte, since sealed packets have no flags.
@@ -19,10 +19,10 @@ const (
 )
 
 // A mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). If
-// they were sent in clear, an observer could tell by them that packets of two addresses belong
-// to the same connection, although their ids differ.
+// they were sent in the clear, an observer could use them to tell that packets of two addresses
+// belong to the same connection, although their ids differ.
 //
-// As in RFC 9001, all generations use the same mask. It is not safe for concurrent use.
+// As in RFC 9001, all generations use the same mask. A mask is not safe for concurrent use.
 type mask struct {
 	compute masker
 	bits    [maskBytes]byte // scratch space of apply
@@ -32,11 +32,11 @@ type mask struct {
 func newMask(s *suite, secret []byte) (*mask, error) {
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed hp", s.keyBytes)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: mask: %w", err)
+		return nil, fmt.Errorf("sealed: deriving mask key: %w", err)
 	}
 	masker, err := s.masker(key)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: mask: %w", err)
+		return nil, fmt.Errorf("sealed: making mask: %w", err)
 	}
 	return &mask{compute: masker}, nil
 }

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// minHoleWait is the time between the first two large probes on a path that has shrunk. The
-	// wait doubles up to maxHoleWait.
+	// minHoleWait is the time between the first two probes for a size at which the path has become
+	// a black hole. It doubles with each further probe, up to maxHoleWait, which is the
+	// PMTU_RAISE_TIMER of RFC 8899, section 5.1.1.
 	minHoleWait = 10 * time.Second
 	maxHoleWait = 10 * time.Minute
 )
@@ -17,18 +18,18 @@ const (
 //
 // Usually it's the size that QUIC has confirmed, which the owner passes on. But QUIC doesn't
 // notice if the path shrinks, so we watch for a black hole ourselves (RFC 8899, section 4.3).
-// As long as larger packets are lost, SafePacket is the limit. Only probes exceed it, to find
-// out if larger packets get through again.
+// While larger packets are lost, only probes exceed SafePacket, to find out when larger packets
+// get through again.
 type pathMTU struct {
 	pathStart uint64 // first packet on this path; the fates of earlier ones don't count
 	blackHole recovery.BlackHole
-	jumbo     jumboProber // packets larger than FullPacket
+	jumbo     jumboProber // for packets larger than FullPacket
 
-	// Set while there's a black hole.
+	// The black hole. The other fields are valid while shrunk is true.
 	shrunk    bool          // only packets of up to SafePacket bytes get through
-	shrunkAt  uint64        // the next packet number when we found out
+	shrunkAt  uint64        // the next packet number when that was detected
 	retryAt   time.Duration // when to send the next probe
-	retryWait time.Duration // from the next probe to another one, if the next is lost
+	retryWait time.Duration // from the next probe to the one after it, if it's lost
 }
 
 // limit returns the maximum packet size. allowed is the largest size that the owner allows.
@@ -46,8 +47,8 @@ func (m *pathMTU) takesJumbo() bool { return !m.shrunk && m.jumbo.usable() }
 func (m *pathMTU) checkBlackHole(t time.Duration, next uint64) {
 	m.jumbo.checkBlackHole(t, next)
 	if m.blackHole.Detect(next) && !m.shrunk {
-		// Probe at once, since it may just have been an outage, after which a small probe
-		// happened to be the first packet to arrive.
+		// Probe at once, since it may just have been an outage after which a small packet
+		// happened to arrive first.
 		m.shrunk = true
 		m.shrunkAt = next
 		m.retryAt = t
@@ -55,7 +56,11 @@ func (m *pathMTU) checkBlackHole(t time.Duration, next uint64) {
 	}
 }
 
-// probeDue reports whether it's time to find out if the path takes large packets again.
+// probeAt returns when to probe whether the path takes large packets again. ok is false if it
+// hasn't shrunk.
+func (m *pathMTU) probeAt() (at time.Duration, ok bool) { return m.retryAt, m.shrunk }
+
+// probeDue reports whether it's time for a probe.
 func (m *pathMTU) probeDue(t time.Duration, allowed int) bool {
 	return m.shrunk && t >= m.retryAt && allowed > SafePacket
 }
@@ -80,12 +85,12 @@ func (m *pathMTU) acked(n uint64, r *record) {
 
 // lost is called when packet n is declared lost.
 func (m *pathMTU) lost(t time.Duration, n uint64, r *record) {
-	switch {
-	case n < m.pathStart:
-	case r.jumbo():
-		// This says nothing about packets of other sizes.
-		m.jumbo.lost(t, n)
-	default:
+	if n < m.pathStart {
+		return
+	}
+	if r.jumbo() {
+		m.jumbo.lost(t, n) // which says nothing about smaller packets
+	} else {
 		m.blackHole.Lost(n, r.large())
 	}
 }

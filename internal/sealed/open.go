@@ -15,14 +15,14 @@ const (
 	dropVersion             // the first byte is that of another version
 	dropOld                 // below the replay window, so it may be a replay
 	dropReplay              // received before
-	dropKey                 // belongs to a generation whose key we don't have
+	dropKey                 // sealed with a key that we don't have
 	dropForged              // the tag doesn't match the packet
 	drops
 )
 
-// maxForged is the number of packets that fail to open before the carrier closes. It's far
-// below the 2^52 of RFC 9001, section 6.6, but an attacker still needs hours of forging at
-// line rate to reach it.
+// maxForged is the number of packets that may fail to open before the carrier closes. It's far
+// below the 2^52 of RFC 9001, section 6.6, but an attacker still needs hours of forging at line
+// rate to reach it.
 const maxForged = 1 << 36
 
 // An openedPacket is the result of open: either authenticated frames, or the reason why the
@@ -36,8 +36,8 @@ type openedPacket struct {
 
 // An opener decrypts one direction of a carrier.
 //
-// All methods must be called on one goroutine at a time. open needs no lock, because it writes
-// nothing that other goroutines read. accept must be called under the session's lock.
+// It must be used by one goroutine at a time. open needs no lock, because it writes nothing that
+// other goroutines read. accept must be called under the session's lock.
 type opener struct {
 	current *generation
 	next    *generation     // the one after current; nil until half of current is used
@@ -86,8 +86,8 @@ func (o *opener) open(packet []byte) (p openedPacket) {
 	return p
 }
 
-// accept records that a packet was received, unless it must be dropped. Packets that are
-// dropped change nothing but counts.
+// accept records that a packet was received, unless it must be dropped. A dropped packet changes
+// only counters.
 func (o *opener) accept(p openedPacket) drop {
 	if p.drop == dropNone {
 		// A copy may have been accepted since this one was opened.
@@ -126,8 +126,8 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// rotateKeys derives the next generation once half of the current one is used. It drops
-// the current generation once the whole replay window lies in the next. Most carriers
+// rotateKeys derives the next generation once half of the current one's numbers are used, and
+// drops the current generation once the whole replay window lies in the next. Most carriers
 // never get that far.
 func (o *opener) rotateKeys() {
 	half := o.current.index<<generationBits + 1<<(generationBits-1)

@@ -3,10 +3,12 @@ package sealed
 import "time"
 
 const (
-	// minPing is the minimum time between two of our pings over QUIC.
+	// minPing is the minimum time between two of our pings over QUIC. It's about a tick or two, so
+	// pings never take more than a small share of the path.
 	minPing = 50 * time.Millisecond
 
-	// quic-go waits for searchTrips round trips between two probes of its path MTU discovery.
+	// searchTrips is the number of round trips that quic-go waits between two probes of its path
+	// MTU discovery.
 	searchTrips = 5
 	// searchPings is the number of consecutive pings without a larger packet size after which
 	// we consider the search finished. quic-go gives up on a size after three lost probes, but
@@ -27,9 +29,8 @@ type pinger struct {
 
 // due reports whether a ping must be sent because the peer is overdue, or because of PingTime.
 //
-// The pings every PingTime keep QUIC from becoming idle. Both ends stay active, because the
-// other end receives the pings and we receive their acks, so it's enough if one end sends
-// pings.
+// The pings every PingTime keep QUIC from becoming idle. It's enough if one end sends them,
+// because the other end receives the pings and this one receives their acks.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	sincePing := now.Sub(p.lastPing)
 	if !s.started || sincePing < minPing {
@@ -39,7 +40,7 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 		return true
 	}
 	if at, ok := s.liveness.overdueAt(s.pto()); ok && s.now >= at {
-		// Only ping once until the next packet arrives.
+		// Send only one ping until the next packet arrives.
 		if p.lastPing.Before(s.time(s.liveness.lastReceived)) {
 			return true
 		}
@@ -48,8 +49,8 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	return traffic && p.every != 0 && sincePing >= p.every
 }
 
-// ackOverdueAt returns when a ping is due because no ack has arrived. ok is false if the
-// session isn't waiting for an ack.
+// ackOverdueAt returns when a ping is due because no ack has arrived. ok is false if no ack is
+// awaited.
 func (p *pinger) ackOverdueAt(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.awaitsAck() {
 		return time.Time{}, false
@@ -63,12 +64,11 @@ func (p *pinger) ackOverdueAt(s *Session) (at time.Time, ok bool) {
 }
 
 // searchDue reports whether a ping must be sent for QUIC's path MTU discovery. QUIC only probes
-// when it has other packets to send, which is rare while we use sealed packets. Relying on the
-// PingTime pings alone, a transfer would take several intervals to reach full-size packets.
+// when it has other packets to send, which is rare while we use sealed packets. With only a ping
+// every PingTime, a transfer would take several of these intervals to reach full packets.
 func (p *pinger) searchDue(now time.Time, s *Session) bool {
-	// Play needs no larger packets, and neither does bulk in jumbo packets. With 200
-	// such transfers, the pings and quic-go's packets in response to them accounted for
-	// 8 % of the CPU time.
+	// Play needs no larger packets, and neither does bulk in jumbo packets. With 200 transfers in
+	// jumbo packets, the pings and quic-go's responses would take 8 % of the CPU time.
 	if p.sameSize >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() {
 		return false
 	}

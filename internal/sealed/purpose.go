@@ -7,26 +7,30 @@ type purpose uint8
 
 const (
 	nothing    purpose = iota // no packet may be sent now
-	forProbe                  // get an ack out of the peer; carries payloads if there are any
+	forProbe                  // makes the peer send an ack; carries payloads if there are any
 	forTrain                  // one of the padded back-to-back packets that measure the path's rate
-	forMTU                    // padding, to find out if the path takes FullPacket bytes again
-	forJumbo                  // padding, to find out if the path takes JumboPacket bytes
+	forMTU                    // tests whether the path takes FullPacket bytes again
+	forJumbo                  // tests whether the path takes JumboPacket bytes
 	forPayload                // bulk (transfers) and play (the game's own traffic), as paced
 	forPlay                   // play alone, which needn't wait for the pacer
 	forReport                 // a report alone
 )
 
 // minPlay is the number of play packets that may always be in flight without waiting for the
-// pacer, however small the window is.
+// pacer, however small the window is. It's enough for the play of a few ticks.
 const minPlay = 4
 
 // next decides what the next packet is for. allowed is the largest size that the owner allows.
+//
+// Probes go first, because they are due only when the peer may not be receiving anything. The
+// train goes before everything that might disturb its measurement. Reports go last, since a
+// packet with payloads may carry one as well.
 func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	switch {
 	case !s.started || s.state == Closed:
 		return nothing
 	case s.records.Len() >= maxRecords:
-		// We can't keep track of any more packets until some old ones are forgotten.
+		// We can't keep track of more packets until some old ones are forgotten.
 		return nothing
 	case s.liveness.probesDue > 0:
 		return forProbe
@@ -34,10 +38,10 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 		return forTrain
 	case s.reporter.ownPacket && s.mayReport() && s.reporter.due(t):
 		// The last packet had no room for the report, and the next may be just as full, so send
-		// the report by itself.
+		// the report in a packet of its own.
 		return forReport
 	case s.wantsPayload() && s.pacerAllows(t):
-		// We only look for larger packets while there's data to send.
+		// We only probe for larger packets while there's data to send.
 		if s.mtu.probeDue(t, allowed) {
 			return forMTU
 		}
@@ -53,9 +57,8 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	return nothing
 }
 
-// mayReport reports whether we may send a packet with nothing but a report. Few of these
-// packets are ever acked, since most don't ask for an ack, so we limit the number that
-// we have to remember.
+// mayReport reports whether we may send a packet that carries only a report. Few of these packets
+// are ever acked, since most don't ask for an ack, so we limit how many we have to remember.
 func (s *Session) mayReport() bool { return s.records.ackOptional < maxAckOptional }
 
 // wantsPayload reports whether there may be a payload to send as soon as the pacer allows it.
@@ -68,7 +71,7 @@ func (s *Session) wantsPayload() bool {
 // normally goes out at once, but only until playBound bytes of it are in flight.
 //
 // Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would maintain
-// a standing queue on the path, which wouldn't drain however long the pacer paused.
+// a standing queue on the path that wouldn't drain however long the pacer paused.
 func (s *Session) wantsUnpacedPlay() bool {
 	return s.state == Open && !s.supply.noPlay &&
 		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
@@ -80,11 +83,10 @@ func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.contr
 
 // wantsAckSoon reports whether a packet of play should ask for feedback soon, as bulk does.
 //
-// Usually the peer may take its time with feedback for play. In a flood, though, each
-// flight would then have to wait for the peer's ack delay before the next could be sent. A
-// packet therefore asks for feedback if the packet after it would no longer fit into
-// playBound. Once play has reached the bound, packets start asking at half of it, until the
-// source runs out of play.
+// Usually the peer may delay feedback for play. In a flood, however, every flight would then
+// have to wait for the peer's ack delay before the next could be sent. A packet therefore asks
+// for feedback soon if the packet after it would no longer fit into playBound. Once play has
+// reached the bound, packets start asking at half of it, until the source runs out of play.
 //
 // See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.
 func (s *Session) wantsAckSoon() bool {
@@ -101,8 +103,8 @@ func (s *Session) canSendPayload() bool {
 	return s.started && (s.wantsUnpacedPlay() || s.wantsPayload() && s.pacerAllows(s.now))
 }
 
-// nextSize estimates the size on the wire of the next packet with a payload. We can't know
-// before we ask the source, so we assume that it will be as large as the last one.
+// nextSize estimates the size on the wire of the next packet with a payload, which isn't known
+// before we ask the source. It assumes that the packet will be as large as the last one.
 func (s *Session) nextSize() int {
 	switch {
 	case s.lastSize == 0:
@@ -131,7 +133,7 @@ func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
 		// The path may be slow, so don't burden it with full packets yet.
 		return thinPacket
 	case why == forProbe:
-		// Stay small enough to get through even if the path has shrunk. We then learn that
+		// Stay small enough to get through even if the path has shrunk. The ack then shows that
 		// smaller packets still arrive.
 		return min(allowed, SafePacket)
 	case why == forMTU:

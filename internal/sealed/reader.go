@@ -9,8 +9,8 @@ import (
 
 const (
 	// The reader takes turns for carriers only if it had to wait for packets less than
-	// promptTime ago. Otherwise it is busy and would delay the packets of all carriers, so
-	// other goroutines take the turns.
+	// promptTime ago. Otherwise it is busy, and the turns would delay the packets of all
+	// carriers, so they are left to other goroutines.
 	promptTime = time.Millisecond
 
 	// minFailedPause is the pause after the second failed read in a row. The pause doubles up
@@ -18,14 +18,14 @@ const (
 	minFailedPause = time.Millisecond
 	maxFailedPause = 100 * time.Millisecond
 	failedTime     = 10 * time.Second
-	// A read that fails more than seriesGap after another one starts a new series.
+	// A read that fails seriesGap or more after the last failed one starts a new series.
 	seriesGap = failedTime / 10
 )
 
-// A reader holds the state that a socket keeps between reads. It is used only by quic-go's
-// goroutine that reads the socket.
+// A reader holds the state that a socket keeps between reads. It is used only by the goroutine of
+// quic-go that reads from the socket.
 type reader struct {
-	inboxes  []*inbox  // inboxes that were empty and got packets since notifyInboxes
+	inboxes  []*inbox  // inboxes that were empty until packets were put into them; to be notified
 	waitedAt time.Time // when the last read that had to wait for packets returned
 
 	// The current series of failed reads.
@@ -41,7 +41,7 @@ func (r *reader) noteRead(begin, end time.Time) {
 	}
 }
 
-// notifyInboxes makes the carriers handle the packets that were routed to them.
+// notifyInboxes notifies the carriers to which packets were routed since the last call.
 func (r *reader) notifyInboxes(now time.Time) {
 	inline := now.Sub(r.waitedAt) < promptTime
 	for _, b := range r.inboxes {
@@ -54,15 +54,15 @@ func (r *reader) notifyInboxes(now time.Time) {
 // succeeded is called after a read without an error, which ends a series of failed ones.
 func (r *reader) succeeded() { r.failedAt = time.Time{} }
 
-// handleError decides what to do about a failed read. It returns true if the read must be
-// repeated because the network is only gone for a while. On most errors of this kind, quic-go
-// would abandon the socket with all its connections.
+// handleError handles a failed read. It returns true if the read must be repeated because the
+// network may come back. On most errors of this kind, quic-go would abandon the socket with all
+// of its connections.
 //
-// After other errors quic-go reads again at once, so handleError pauses if errors
-// follow each other.
+// After other errors quic-go reads again at once, so handleError pauses if errors follow each
+// other.
 func (r *reader) handleError(now time.Time, err error) (again bool) {
 	if errors.Is(err, udp.TooLong) {
-		// Anybody may send a datagram that's too long, so don't let that slow us down.
+		// Anybody can send a datagram that's too long, so it mustn't slow us down.
 		return false
 	}
 	if now.Sub(r.failedAt) >= seriesGap {

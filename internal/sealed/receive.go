@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 // packets couldn't be opened. Other useless packets are dropped and counted.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.handle(at, s.open(packet)) }
 
-// open decrypts a packet in place. It doesn't need the lock, but must be called on the
-// goroutine that calls handle.
+// open decrypts a packet in place. The caller doesn't need the lock, but open must not run
+// concurrently with handle.
 func (s *Session) open(packet []byte) openedPacket { return s.opener.open(packet) }
 
 // handle is Receive for a packet that has been opened already.
@@ -30,26 +31,25 @@ func (s *Session) handle(at time.Time, p openedPacket) error {
 	s.stats.Received++
 	s.stats.ReceivedBytes += uint64(p.size)
 
-	asks, err := s.consume(t, p.frames)
+	want, err := s.consume(t, p.frames)
 	if err != nil {
 		s.closeWith(err)
 		return err
 	}
-	if asks > askNever && p.number > expected {
-		// There's a gap, so some packets may be lost. Tell the peer at once (RFC 9000, section
+	if want > askNever && p.number > expected {
+		// There's a gap, so packets may have been lost. Tell the peer at once (RFC 9000, section
 		// 13.2.1).
-		asks = askNow
+		want = askNow
 	}
-	s.reporter.note(t, at.Sub(s.epoch), p.number, asks)
+	s.reporter.note(t, at.Sub(s.epoch), p.number, want)
 	if p.number+1 < s.opener.window.Next {
 		s.reporter.noteLate(p.number)
 	}
 
 	if s.stats.Received == 1 && s.state == Opening {
-		// The peer is ready now, but earlier probes may have reached it too early. Rather than
-		// wait for the probe timeout, send another probe at once.
-		s.liveness.probesDue = 1
-		s.liveness.lastAck = t
+		// The peer is ready now, but earlier probes may have reached it too early. Don't wait for
+		// the probe timeout to send the next.
+		s.liveness.probeNow(t)
 	}
 	s.Wake()
 	return nil
@@ -62,47 +62,46 @@ func (s *Session) countDrop(why drop) error {
 	if s.opener.forged < maxForged {
 		return nil
 	}
-	s.closeWith(&Error{Reason: "2^36 packets did not open"})
+	s.closeWith(&Error{Reason: fmt.Sprintf("failed to decrypt %d packets", uint64(maxForged))})
 	return s.err
 }
 
 // consume handles a packet's frames and returns how soon they want feedback. An error means
 // that the peer violated the protocol.
-func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err error) {
+func (s *Session) consume(t time.Duration, frames []byte) (want urgency, err error) {
 	f := s.frame
 	payloads := 0
 	hadReport := false
 	for n := 1; len(frames) > 0; n++ {
 		if n > maxFrames {
-			return askNever, violation("more than 16 frames in a packet")
+			return askNever, violation("packet has more than %d frames", maxFrames)
 		}
 		if frames, err = f.consume(frames); err != nil {
-			return askNever, violation(err.Error())
+			return askNever, violation("%v", err)
 		}
 		switch f.kind {
 		case framePing:
-			asks = askNow
+			want = askNow
 		case frameTrain:
-			asks = max(asks, askSoon)
+			want = max(want, askSoon)
 			if f.trainLeft == 0 {
-				asks = askNow // the peer waits for the result of its train
+				want = askNow // the peer is waiting for the result of its train
 			}
 		case frameData, framePlay:
 			payloads++
 			if payloads > maxPayloads {
-				return askNever, violation("more than 8 payloads in a packet")
+				return askNever, violation("packet has more than %d payloads", maxPayloads)
 			}
-			asks = max(asks, askShared)
+			want = max(want, askShared)
 			if f.kind == frameData {
-				asks = max(asks, askSoon)
+				want = max(want, askSoon)
 			}
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // don't keep the inbox's memory alive
 		case frameFeedback:
 			if hadReport {
-				// We accept only one report per packet, because each makes us walk over the
-				// records.
-				return askNever, violation("two feedbacks in a packet")
+				// Each report makes us walk over the records, so we accept only one per packet.
+				return askNever, violation("packet has more than one feedback frame")
 			}
 			hadReport = true
 			if err := s.receiveReport(t, &f.report); err != nil {
@@ -110,36 +109,36 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err err
 			}
 		}
 	}
-	return asks, nil
+	return want, nil
 }
 
 // receiveReport updates the fates of the packets that the peer reports. An error means that the
 // peer violated the protocol.
-func (s *Session) receiveReport(t time.Duration, f *report) error {
-	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
+func (s *Session) receiveReport(t time.Duration, rp *report) error {
+	largest := recovery.Number(s.records.Next, uint64(rp.largest), 32)
 	if largest >= s.records.Next {
-		return violation("ack for a packet that was not sent")
+		return violation("ack for packet %d, which was not sent; the next number is %d", largest, s.records.Next)
 	}
 	var buf [maxSpans]span
-	spans, err := f.appendSpans(buf[:0], largest)
+	spans, err := rp.appendSpans(buf[:0], largest)
 	if err != nil {
 		return err
 	}
-	s.peerClock = unwrapClock(s.peerClock, f.clock)
-	f.clock = s.peerClock
-	s.arrivals = f.appendArrivals(s.arrivals[:0], spans, s.loss.Largest)
-	s.control.AckDelay(s.ackDelay(f))
+	s.peerClock = unwrapClock(s.peerClock, rp.clock)
+	rp.clock = s.peerClock
+	s.arrivals = rp.appendArrivals(s.arrivals[:0], spans, s.loss.Largest)
+	s.control.AckDelay(s.ackDelay(rp))
 
 	anyNew := false
 	for _, sp := range slices.Backward(spans) { // oldest first
-		isNew, err := s.ackSpan(t, f, sp)
+		isNew, err := s.ackSpan(t, rp, sp)
 		if err != nil {
 			return err
 		}
 		anyNew = anyNew || isNew
 	}
 	if anyNew {
-		// Only do this now, because it clears liveness.ptos, which sampleRTT needs.
+		// This clears liveness.ptos, which sampleRTT needs, so do it after ackSpan.
 		s.ackArrived(t)
 	}
 	if anyNew || largest >= s.loss.Largest {
@@ -151,21 +150,21 @@ func (s *Session) receiveReport(t time.Duration, f *report) error {
 	return nil
 }
 
-// ackDelay returns how long the peer held back a report so that it could piggyback on play. The
-// result is zero unless the peer took longer than it would for bulk.
-func (s *Session) ackDelay(f *report) time.Duration {
-	if f.delay <= s.reporter.maxDelay {
+// ackDelay returns how long the peer delayed a report so that it could piggyback on play. The
+// result is zero if the delay was no longer than it may be for bulk.
+func (s *Session) ackDelay(rp *report) time.Duration {
+	if rp.delay <= s.reporter.maxDelay {
 		return 0
 	}
-	return min(f.delay, s.config.PlayDelay)
+	return min(rp.delay, s.config.PlayDelay)
 }
 
 // ackSpan acks the packets of a span. It must be called for the spans of a report in ascending
 // order. isNew is true if this is the first ack of a packet that asked for one.
 //
-// A peer may ack the same packets over and over, so we skip whole runs of packets that have
-// been acked before. Otherwise we'd have to walk over all records for every such report.
-func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err error) {
+// A peer may ack the same packets over and over, so ackSpan skips whole runs of packets that
+// were acked before. Otherwise every such report would make us walk over all records.
+func (s *Session) ackSpan(t time.Duration, rp *report, sp span) (isNew bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
 		next := n + 1
@@ -173,16 +172,17 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err 
 		case acked:
 			next = max(next, min(r.ackedEnd, sp.high))
 		case skipped:
-			return false, violation("ack for a packet number that was skipped")
+			return false, violation("ack for packet %d, whose number was skipped", n)
 		default:
 			at := s.takeArrival(n)
 			if r.fate == inFlight && n >= s.mtu.pathStart {
-				// Packets that we had given up for lost, or that were sent on the previous
-				// path, say nothing about the round trip.
+				// Packets that were declared lost, or that were sent on the previous path, say
+				// nothing about the round trip.
 				s.loss.latestRTT = t - r.sent
-				s.sampleRTT(t, r, f, at)
+				s.sampleRTT(t, r, rp, at)
 			}
-			isNew = s.ack(t, n, at) || isNew
+			first := s.ack(t, n, at)
+			isNew = isNew || first
 		}
 		r.ackedEnd = max(r.ackedEnd, sp.high)
 		n = next
@@ -190,8 +190,8 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err 
 	return isNew, nil
 }
 
-// takeArrival returns when packet n arrived, or 0 if the report doesn't say. It drops the
-// arrivals of smaller numbers from s.arrivals, so n must rise from call to call.
+// takeArrival returns when packet n arrived, or 0 if the report doesn't tell. It drops the
+// arrivals of smaller numbers from s.arrivals, so n must increase from call to call.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals // largest number first
 	for len(list) > 0 && list[len(list)-1].number < n {
@@ -204,24 +204,24 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip from the ack of an unpaced packet, such as a probe. The
-// controller uses the sample only as a guess until a paced packet is acked, unless the
-// ack ends an outage.
-func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Duration) {
+// sampleRTT measures a round trip from the ack of an unpaced packet, such as a probe. Unless the
+// ack ends an outage, the controller uses the sample only as a guess until a paced packet is
+// acked.
+func (s *Session) sampleRTT(t time.Duration, r *record, rp *report, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
 	if s.liveness.ptos > 0 {
-		// An outage is over. Paced packets that were sent before it may be acked now as well,
+		// The outage is over. Paced packets that were sent before it may be acked now as well,
 		// but their age isn't a round trip, so the controller needs this sample.
 		s.control.RoundTrip(t - r.sent)
 	}
 
-	// Subtract how long the peer held back the ack. Bound both parts, because an absurd peer
-	// clock would make the sum overflow.
-	held := min(max(f.largestArrival()-at, 0), maxReportDelay)
-	held = min(held+f.delay, maxReportDelay)
-	s.rttGuess = max(t-r.sent-held, time.Microsecond)
+	// Subtract the time by which the peer delayed the ack. Bound both parts of it, because an
+	// absurd peer clock would make the sum overflow.
+	delay := min(max(rp.largestArrival()-at, 0), maxReportDelay)
+	delay = min(delay+rp.delay, maxReportDelay)
+	s.rttGuess = max(t-r.sent-delay, time.Microsecond)
 	s.control.Guess(s.rttGuess)
 	s.reporter.returnPath.sample(s.rttGuess)
 }

@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	// maxRecords is the maximum number of packets that we remember. That's 19 MB of full
-	// packets, which take 150 ms at 1 Gbit/s.
+	// maxRecords is the maximum number of packets that we remember. With packets of SafePacket
+	// bytes that's 19 MB, enough for a round trip of 150 ms at 1 Gbit/s.
 	maxRecords = 1 << 14
 	// reservedRecords is the number of records that packets with payloads leave free for
 	// reports.
 	reservedRecords = maxRecords / 16
-	// maxAckOptional is the maximum number of remembered packets that don't ask for an ack,
-	// 1,792. Beyond it, reports have to wait.
+	// maxAckOptional is the maximum number of remembered packets that don't ask for an ack. Once
+	// there are 1,792 of them, reports have to wait.
 	//
 	// At 1 Gbit/s, 84,000 packets arrive per second, and we send a report for every four.
 	// The limit is enough for the reports of 85 ms, which is three PTOs on a path with a
 	// round trip of 10 ms.
 	maxAckOptional = 7 << 8
-	// crowdedRecords is the number of records at or above which we forget lost packets early,
+	// crowdedRecords is the number of records from which on we forget lost packets early,
 	// although they may only be late.
 	crowdedRecords = maxRecords / 2
-	initialRecords = 32 // room for a probe and the train
+	// initialRecords is the initial capacity, which has room for a probe and the train.
+	initialRecords = 32
 
 	// maxPayloads limits the payloads in a packet. A jumbo packet has room for seven slices.
 	maxPayloads = 8
@@ -37,22 +38,22 @@ const (
 	ackOptional fate = iota // asks for no ack, but may still be acked
 	inFlight                // asks for an ack, and is neither acked nor lost
 	acked
-	lost
-	abandoned // given up because nothing at all was acked for a long time
+	lost      // declared lost, though it may still be acked
+	abandoned // declared lost because nothing at all was acked for a long time
 	skipped   // never sent, so an ack for it is a violation
 )
 
-// A record is what we remember of a packet number that we've sent or skipped. There may be many
+// A record is what we remember of a packet number that was sent or skipped. There may be many
 // records, so the small fields are grouped at the end to save padding.
 type record struct {
 	// Sending.
 	sent    time.Duration
 	sample  pace.Sample         // the controller's measurements, if it's paced
 	tokens  [maxPayloads]uint64 // the source's names for the payloads
-	expires time.Duration       // until then, wait for an ack; afterwards we may forget it
+	expires time.Duration       // when we may forget the packet even if it wasn't acked
 
 	// What an ack tells us.
-	knownBelow uint64 // the peer then knows the fates below this (reporter.fill); 0 = no change
+	knownBelow uint64 // the peer knows which numbers below this were received (see reporter.fill)
 	ackedEnd   uint64 // once it's acked: all numbers from this one to ackedEnd-1 are acked
 
 	size     uint16 // bytes on the wire, with IP and UDP
@@ -104,10 +105,15 @@ func (r *records) push(rec record) {
 	*r.Push(initialRecords) = rec
 }
 
-// resolve sets the fate of a packet in flight.
+// resolve sets the fate of a packet.
 func (r *records) resolve(rec *record, f fate) {
-	r.packetsInFlight--
-	r.addInFlight(rec, -int(rec.size))
+	switch rec.fate {
+	case ackOptional:
+		r.ackOptional--
+	case inFlight:
+		r.packetsInFlight--
+		r.addInFlight(rec, -int(rec.size))
+	}
 	rec.fate = f
 }
 

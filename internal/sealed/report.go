@@ -153,7 +153,7 @@ func (rp *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	high := largest + 1
 	for i, run := range rp.runs[:rp.nruns] {
 		if run > high {
-			return nil, violation("ack runs reach below packet 0")
+			return nil, violation("feedback lists %d packet numbers below %d", run, high)
 		}
 		if i%2 == 0 { // every other run is of missing packets
 			spans = append(spans, span{high - run, high})

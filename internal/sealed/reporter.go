@@ -146,6 +146,18 @@ func (r *reporter) noteLate(number uint64) {
 	r.hasLate = true
 }
 
+// pingDue reports whether a packet that carries only a report should ask for an ack.
+func (r *reporter) pingDue() bool { return r.sinceAsked+1 >= pingAfter }
+
+// noteBuilt is called after a report was added to a packet. asked is true if the packet asks for
+// an ack.
+func (r *reporter) noteBuilt(asked bool) {
+	r.sinceAsked++
+	if asked {
+		r.sinceAsked = 0
+	}
+}
+
 // moved is called when the path has changed. Round trips of the previous path don't count.
 func (r *reporter) moved() { r.returnPath.reset() }
 

@@ -15,9 +15,9 @@ func newSealer(s *suite, export Exporter, instance uint32, d direction) (*sealer
 	return &sealer{keys: keys, mask: mask}, err
 }
 
-// seal encrypts a packet in place. packet is its header, with the number in clear, and its
-// frames. seal appends the tag and masks the number. Numbers must rise and stay below
-// maxNumber.
+// seal encrypts a packet in place, appends the tag and masks the number. packet consists of the
+// header, with the number in the clear, and the frames. Numbers must increase from call to call
+// and stay below maxNumber.
 func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
 	for s.keys.index < number>>generationBits {
 		keys, err := s.keys.next()

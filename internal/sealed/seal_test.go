@@ -217,7 +217,7 @@ func TestNumbersEnd(t *testing.T) {
 	var ended *Error
 	require.ErrorAs(t, s.a.Err(), &ended)
 	require.False(t, ended.Violation)
-	require.ErrorContains(t, ended, "numbers are used up")
+	require.ErrorContains(t, ended, "packet number has reached")
 }
 
 // A packet that does not open allocates nothing and changes nothing.

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// burstPackets is the maximum number of packets in a burst: as many as one call sends, and
-	// one more (see collect).
+	// burstPackets is the maximum number of packets in a burst, which is one more than a call can
+	// send (see collect).
 	burstPackets = udp.MaxSegments + 1
-	// burstBytes is the maximum number of bytes in a burst: seven jumbo packets, which is the
-	// most that one call may send.
+	// burstBytes is the maximum number of bytes in a burst. It's seven jumbo packets, the most
+	// that one call can send.
 	burstBytes = 63 << 10
 )
 
@@ -27,7 +27,7 @@ var bursts = sync.Pool{New: func() any {
 // one call per group.
 type burst struct {
 	bytes    [burstBytes]byte
-	unsealed []unsealedPacket // packets for seal; they point into bytes
+	unsealed []unsealedPacket // packets that haven't been sealed yet; they point into bytes
 	groups   [burstPackets]group
 	n        int // groups in use
 	sent     int // groups that have been sent
@@ -53,7 +53,8 @@ func (b *burst) reset() {
 // isSent reports whether there's nothing left to send.
 func (b *burst) isSent() bool { return b.sent == b.n }
 
-// add adds a packet that begins where the previous one ends.
+// add adds the packet in bytes[start:end], which begins where the previous one ends, to the last
+// group if its size permits, and otherwise to a new one.
 func (b *burst) add(start, end int) {
 	size := end - start
 	if b.n > 0 {
@@ -69,8 +70,8 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds the packets of a burst, until it has as many as one call sends or the session
-// has no more. all is true if the session has no more.
+// collect builds the packets of a burst, until there are as many as one call can send or the
+// session has no more. all is true if the session has no more.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
@@ -79,11 +80,11 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	at := 0
 	for n := range burstPackets {
 		if n == udp.MaxSegments && c.session.MaySend(now) {
-			// One call can't send more than this, and the session has more to send.
+			// The session has more to send than fits into one call.
 			//
-			// If the pacer holds bulk back after exactly this many packets, as it does after
-			// each burst on a busy machine, we ask the session for one more packet instead.
-			// Usually there is none, so all is true, which saves a turn.
+			// On a busy machine the pacer stops bulk after exactly this many packets. In that
+			// case we go on and ask the session for another packet. Usually there is none, so
+			// all is true, which saves a turn.
 			return false
 		}
 		if burstBytes-at < JumboPacket {
@@ -114,7 +115,7 @@ func (c *Carrier) seal() {
 	b.unsealed = b.unsealed[:0]
 }
 
-// flush sends the burst. It returns false if the socket takes no more packets for now.
+// flush sends the burst. It returns false if the socket's buffer is full.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; !b.isSent(); b.sent++ {
@@ -129,8 +130,8 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// writeFailed handles an error from the socket. It returns true if flush should go on
-// with the next group.
+// writeFailed handles an error from the socket. It returns true if flush should go on with the
+// next group.
 func (c *Carrier) writeFailed(err error) (goOn bool) {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()
@@ -140,7 +141,7 @@ func (c *Carrier) writeFailed(err error) (goOn bool) {
 	}
 	c.counts.writeErrors.Add(1)
 	if errors.Is(err, net.ErrClosed) {
-		c.closeWith(&Error{Reason: "the socket is closed", Cause: err})
+		c.closeWith(&Error{Reason: "socket closed", Cause: err})
 	}
 	return true
 }

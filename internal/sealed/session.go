@@ -11,15 +11,15 @@ const (
 	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
 	// counts bytes on the wire.
 	overheadUDP = 28
-	// We ask the source for another payload only if at least minRoom bytes are free in the
-	// packet.
+	// minRoom is the number of bytes that must be free in a packet before we ask the source for
+	// another payload. Less room would rarely hold a message, so asking wouldn't be worth it.
 	minRoom = 64
 )
 
 // SessionConfig holds the settings of a session, which do not change.
 type SessionConfig struct {
-	// Exporter, CipherSuite, Instance and Client determine the keys. CipherSuite is an id of
-	// TLS 1.3, and 0 means AES-128. An instance must not be used twice on a connection.
+	// Exporter, CipherSuite, Instance and Client determine the keys. CipherSuite is a TLS 1.3
+	// cipher suite, and 0 means AES-128. An instance must not be used twice on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
@@ -27,29 +27,27 @@ type SessionConfig struct {
 
 	// Source provides the payloads to send and handles those that arrive.
 	Source Source
-	// Controller paces the packets. Several sessions may use it one after another, but not two
-	// at once. If it is nil, the session makes one.
+	// Controller paces the packets. Several sessions may use it in succession, but not at the
+	// same time. If it is nil, the session makes one.
 	Controller *pace.Controller
-
-	// Rate counts all packets that are sent, unless it is nil.
+	// Rate, if not nil, counts all packets that are sent.
 	Rate Rate
-
-	// Siblings is shared by all sessions of one owner. If it is nil, the session has none.
+	// Siblings, if not nil, is shared by all sessions of one owner.
 	Siblings *Siblings
 
-	// RTT is the round trip that QUIC has measured, or 0 if it is unknown.
+	// RTT is the round-trip time that QUIC has measured, or 0 if it is unknown.
 	RTT time.Duration
-	// Other returns the number of packets that have arrived over the connection's other
-	// carrier. If nothing arrives there either, the whole path is interrupted, and changing
-	// carriers would not help. Other is nil if there is no other carrier.
+	// Other, if not nil, returns the number of packets that have arrived over the connection's
+	// other carrier. If nothing arrives there either, the whole path is interrupted, and
+	// changing carriers would not help.
 	Other func() uint64
-	// PlayDelay is the maximum time that feedback for play waits for a packet to piggyback on.
-	// The session assumes that the peer uses the same value.
+	// PlayDelay is the maximum time that feedback for play (the game's own traffic) waits for a
+	// packet to piggyback on. The session assumes that the peer uses the same value.
 	PlayDelay time.Duration
-	// NoTrain leaves out the train of packets that measures the path when the session opens. It
-	// is meant for a path that has been measured before.
+	// NoTrain omits the train of packets that measures the path when the session opens. It is
+	// meant for a path that has been measured before.
 	NoTrain bool
-	// Seed decides which packet numbers are skipped. If it is zero, a random seed is used.
+	// Seed determines which packet numbers are skipped. If it is zero, a random seed is used.
 	Seed [32]byte
 }
 
@@ -64,8 +62,8 @@ type Rate interface {
 // the same interval.
 const trimAfter = 10 * time.Second
 
-// A memoryTimer decides when to call trim. It compares packet counts to see whether the session
-// has been idle.
+// A memoryTimer decides when Advance calls trim. It compares packet counts to see whether the
+// session has been idle.
 type memoryTimer struct {
 	lastTrim    time.Duration
 	packetsThen uint64 // packets sent and received by lastTrim
@@ -74,15 +72,22 @@ type memoryTimer struct {
 	packetsFreed uint64
 }
 
+// dueAt returns when to trim again. ok is false if there's nothing left to free. packets is the
+// number of packets sent and received so far.
+func (m *memoryTimer) dueAt(packets uint64) (at time.Duration, ok bool) {
+	return m.lastTrim + trimAfter, packets != m.packetsFreed
+}
+
 // Stats counts the events of a session.
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
 	Received, ReceivedBytes uint64 // packets that opened
 	Feedbacks               uint64 // reports sent
-	Acked, Lost, Spurious   uint64 // packets sent; Spurious ones were declared lost and acked later
-	Blocked                 uint64 // times that the socket accepted no more packets
+	Acked, Lost             uint64 // packets sent, by fate
+	Spurious                uint64 // packets in both Acked and Lost, because they were acked late
+	Blocked                 uint64 // how often the socket's buffer was full
 
-	Drops [drops]uint64 // received packets that were dropped, by reason; the first isn't used
+	Drops [drops]uint64 // received packets that were dropped, by reason; dropNone isn't used
 }
 
 // Dropped returns the number of received packets that were dropped for any reason.
@@ -93,11 +98,27 @@ func (s Stats) Dropped() (n uint64) {
 	return n
 }
 
-// supply remembers what the source had when it was last asked.
+// A supply remembers what the source had when it was last asked, so that we don't ask again
+// before it may have more.
 type supply struct {
-	empty   bool // it had nothing, so don't ask again until Wake
-	noPlay  bool // it had no play, so don't ask for only play until Wake
+	empty   bool // it had nothing
+	noPlay  bool // it had no play, so don't ask for play alone
 	flooded bool // play has filled playBound, and the source hasn't run out of play since
+}
+
+// noteEmpty records that the source had nothing, or nothing that fit.
+func (s *supply) noteEmpty() { *s = supply{empty: true, noPlay: true} }
+
+// noteNoPlay records that the source had no play.
+func (s *supply) noteNoPlay() {
+	s.noPlay = true
+	s.flooded = false
+}
+
+// refill records that the source may have something again.
+func (s *supply) refill() {
+	s.empty = false
+	s.noPlay = false
 }
 
 // A Session is one end of a carrier as a pure state machine, without a clock, goroutine or
@@ -199,7 +220,10 @@ func (s *Session) makeKeys() error {
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
-	if s.started || !s.Rotate() || s.state == Closed {
+	if s.started || s.state == Closed {
+		return
+	}
+	if !s.Rotate() {
 		return
 	}
 	s.started = true
@@ -236,13 +260,11 @@ func (s *Session) Moved(now time.Time) {
 	s.reporter.moved()
 	s.source.Moved(now)
 	if s.awaitsAck() {
-		// Count the time without an ack from now on, and probe the new path at once.
-		s.liveness.lastAck = t
-		s.liveness.probesDue = 1
+		s.liveness.probeNow(t)
 	}
 }
 
-// Blocked is called when the socket's buffer was too full to take packets that were built.
+// Blocked is called when packets couldn't be sent because the socket's buffer was full.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
@@ -250,13 +272,13 @@ func (s *Session) Blocked(now time.Time) {
 }
 
 // Wake is called when the source may have something to send.
-func (s *Session) Wake() {
-	s.supply.empty = false
-	s.supply.noPlay = false
-}
+func (s *Session) Wake() { s.supply.refill() }
 
 // Advance runs the timers that are due. It returns an error if the session is closed. After
 // Advance, NextTimeout is later than now, or a packet can be built.
+//
+// Losses are detected before the carrier can become silent, because its silence makes all
+// packets in flight count as lost. Memory is freed last, when it's known what is still needed.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
 	if s.state == Closed {
@@ -266,12 +288,12 @@ func (s *Session) Advance(now time.Time) error {
 		s.source.Advance(now)
 		s.Wake()
 	}
-	if s.loss.Next > 0 && s.loss.Next <= t {
+	if at, ok := s.loss.dueAt(); ok && at <= t {
 		s.detectLosses(t)
 		s.updateController(now)
 	}
-	if s.mtu.shrunk && s.mtu.retryAt <= t {
-		// We only try larger packets while there's data to send, so ask the source again.
+	if at, ok := s.mtu.probeAt(); ok && at <= t {
+		// We only probe while there's data to send, so ask the source again.
 		s.Wake()
 	}
 	s.checkLiveness(t)
@@ -288,8 +310,8 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim frees memory of records that isn't needed. If there hasn't been a packet since the last
-// call, it frees everything that we keep about single packets.
+// trim frees records that aren't needed. If no packet was sent or received since the last call,
+// it frees everything that we keep about single packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
 	idle := s.packetCount() == s.memory.packetsThen
@@ -307,30 +329,27 @@ func (s *Session) trim(t time.Duration) {
 func (s *Session) packetCount() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns when Advance or AppendPacket must be called next. ok is false if no timer
-// is running.
+// is running. The timers that Advance runs come first, in the same order.
 func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	if s.state == Closed {
 		return time.Time{}, false
 	}
-	at, ok = s.source.NextTimeout()
-	if ok && !s.canSendPayload() && !at.After(s.time(s.now)) {
-		// The source is waiting to send, but may not send now. It'll be asked after the next
-		// ack, or when the pacer allows it.
-		ok = false
-	}
 	var first recovery.Earliest
-	first.Add(at, ok)
-
 	add := func(t time.Duration, ok bool) { first.Add(s.time(t), ok) }
-	add(s.loss.Next, s.loss.Next > 0)
-	add(s.ptoAt())
+	addFuture := func(t time.Duration, ok bool) { add(t, ok && t > s.now) }
+
+	at, ok = s.source.NextTimeout()
+	// If the source is due but may not send now, it'll be asked after the next ack, or when the
+	// pacer allows it.
+	first.Add(at, ok && (s.canSendPayload() || at.After(s.time(s.now))))
+	add(s.loss.dueAt())
+	addFuture(s.mtu.probeAt()) // if it's due, the probe waits for data to send
+	add(s.otherCheckAt())
 	add(s.silentAt())
-	add(s.watchAt())
-	if at, ok := s.liveness.overdueAt(s.pto()); ok && at > s.now {
-		add(at, true)
-	}
-	add(s.memory.lastTrim+trimAfter, s.packetCount() != s.memory.packetsFreed)
-	add(s.mtu.retryAt, s.mtu.shrunk && s.mtu.retryAt > s.now)
+	add(s.ptoAt())
+	add(s.memory.dueAt(s.packetCount()))
+
+	addFuture(s.liveness.overdueAt(s.pto())) // for the pinger, after which nothing changes here
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		add(s.reporter.dueAt())
 	}
@@ -346,10 +365,10 @@ func (s *Session) MaySend(now time.Time) bool {
 	return s.wantsPayload() && s.pacerAllows(t)
 }
 
-// Close ends the session. It sends nothing, because the owner tells the peer over QUIC.
-func (s *Session) Close() { s.closeWith(&Error{Reason: "closed"}) }
+// Close closes the session. It sends nothing, because the owner tells the peer over QUIC.
+func (s *Session) Close() { s.closeWith(&Error{Reason: "closed locally"}) }
 
-// closeWith closes the session because of err. If it's closed already, this is a no-op.
+// closeWith closes the session with err, unless it's closed already.
 func (s *Session) closeWith(err error) {
 	if s.state == Closed {
 		return
@@ -376,12 +395,12 @@ func (s *Session) Stats() Stats { return s.stats }
 // nor lost.
 func (s *Session) InFlight() int { return s.records.bytesInFlight }
 
-// bulkInFlight is like InFlight, but counts only packets with bulk.
+// bulkInFlight is like InFlight, but counts only packets with bulk (the traffic of transfers).
 func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
 
 // updateController is called once all acks and losses of a report have been recorded. The
-// controller then updates its estimates, and may find the path fast enough for jumbo packets,
-// or too slow for them.
+// controller updates its estimates, which decide whether the path is fast enough for jumbo
+// packets.
 func (s *Session) updateController(now time.Time) {
 	s.control.Feedback(now, s.records.bytesInFlight)
 	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())

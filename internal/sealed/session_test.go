@@ -356,7 +356,7 @@ func TestManyForgeriesEnd(t *testing.T) {
 	var why *Error
 	require.True(t, errors.As(err, &why))
 	require.False(t, why.Violation)
-	require.ErrorContains(t, why, "did not open")
+	require.ErrorContains(t, why, "failed to decrypt")
 }
 
 func TestMalformedEnds(t *testing.T) {

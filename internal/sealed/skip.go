@@ -5,12 +5,13 @@ import (
 	mrand "math/rand/v2"
 )
 
-// meanSkip is the mean distance between two skipped packet numbers.
+// meanSkip is the mean distance between two skipped packet numbers. The gaps hardly lengthen
+// reports, yet at 10 Mbit/s a number is skipped about twice a second.
 const meanSkip = 500
 
-// A numberSkipper decides which packet numbers we skip. A peer that acks packets that it hasn't
-// received could make us send faster (RFC 9000, section 21.4). It can't know which numbers were
-// skipped, so sooner or later it acks one of those, which gives it away.
+// A numberSkipper decides which packet numbers we skip, to detect a peer that acks packets that
+// it hasn't received in order to make us send faster (RFC 9000, section 21.4). The peer can't know
+// which numbers were skipped, so sooner or later it acks one of them.
 type numberSkipper struct {
 	next uint64 // number to skip
 	rng  *mrand.Rand

@@ -15,30 +15,30 @@ import (
 
 // SocketConfig holds the settings of a Socket. The zero value is right for most sockets.
 type SocketConfig struct {
-	// NoOffload switches off UDP GSO and GRO, which let the kernel send or receive many
-	// packets in one call.
+	// NoOffload disables UDP GSO and GRO, which let the kernel send or receive many packets in
+	// one call.
 	NoOffload bool
-	// Guard watches what QUIC receives and sends, unless it is nil.
+	// Guard, if not nil, watches what QUIC receives and limits what it sends.
 	Guard Guard
 }
 
-// A Guard watches what QUIC receives and decides what it sends. Its methods must not block, and
+// A Guard watches what QUIC receives and limits what it sends. Its methods must not block, and
 // must not change or retain the packets. The packets are never empty.
 type Guard interface {
-	// Came is called for each packet that QUIC receives, by QUIC's reader only.
+	// Came is called for each packet that QUIC receives. It is called only by the goroutine that
+	// reads for QUIC.
 	Came(from netip.AddrPort, packet []byte)
-	// Route reports whether QUIC may send packets to an address: one packet, or several
-	// consecutive ones with GSO. If also is not nil, a copy goes there. Packets that may not
-	// be sent are dropped, and QUIC counts them as sent.
+	// Route reports whether QUIC may send packets to an address. packets is one packet, or
+	// several consecutive ones with GSO. If also is not nil, a copy is sent there. Packets that
+	// may not be sent are dropped, but QUIC counts them as sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
 // A Socket shares a UDP socket between QUIC and carriers. All methods are safe for concurrent
 // use.
 //
-// quic-go reads from the PacketConn that QUIC returns. On the way, the Socket picks out the
-// sealed packets and puts them into the inboxes of their carriers, so reading needs no
-// goroutine of its own.
+// When quic-go reads from the PacketConn that QUIC returns, the Socket picks out the sealed
+// packets and puts them into the inboxes of their carriers, so it needs no goroutine for reading.
 type Socket struct {
 	sys      *udp.Socket
 	realTime bool  // the socket is the kernel's and time is real, unlike in some tests
@@ -48,18 +48,18 @@ type Socket struct {
 	inboxes map[ID]*inbox
 
 	reader reader               // used only by quic-go's reader
-	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
-	timers *timers.Queue        // of carriers that are waiting
+	crew   *crew.Crew[*Carrier] // goroutines that take turns for carriers without bulk
+	timers *timers.Queue        // alarms of carriers without a goroutine
 
-	early    earlyBuffer  // packets for carriers that are about to be made; has its own lock
+	early    earlyBuffer  // packets for carriers that may be created soon; has its own lock
 	borrowed atomic.Int64 // bytes that all inboxes have borrowed, up to maxBorrowed
 
 	lastWriteErr atomic.Pointer[error] // why QUIC's latest packet wasn't sent; nil if it was
 
-	// Counts of packets that QUIC didn't get.
-	routed  atomic.Uint64 // to a carrier
+	// Counts of packets that weren't passed to QUIC.
+	routed  atomic.Uint64 // put into a carrier's inbox
 	unknown atomic.Uint64 // with an unknown id; dropped unless it is registered within earlyTime
-	badSize atomic.Uint64 // too short or too long for a sealed packet, so dropped
+	badSize atomic.Uint64 // dropped because they were too short or too long for a sealed packet
 }
 
 // kernelTimers are shared by all real sockets, because a process may have hundreds of clients.
@@ -67,8 +67,8 @@ type Socket struct {
 // in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
-// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read from
-// it. The caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From then on, only the Socket may read from
+// it. The caller must close it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{
 		sys:     udp.New(conn, !c.NoOffload),
@@ -101,14 +101,14 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids. It also delivers packets for them that have arrived within
-// the last earlyTime. It returns an error if an id is in use.
+// register makes b the inbox of ids, and delivers packets for them that arrived within the last
+// earlyTime. It returns an error if one of the ids is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
 		if s.inboxes[id] != nil {
-			return fmt.Errorf("sealed: id %x is in use", id)
+			return fmt.Errorf("sealed: connection ID %x is already in use", id)
 		}
 	}
 	for _, id := range ids {
@@ -118,7 +118,7 @@ func (s *Socket) register(b *inbox, ids ...ID) error {
 	return nil
 }
 
-// issue draws an unused id and makes b its inbox.
+// issue returns a new id, of which it makes b the inbox.
 func (s *Socket) issue(b *inbox) ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,9 @@ func (s *Socket) unregister(ids ...ID) {
 	}
 }
 
-// sift returns true if a packet is for QUIC. Otherwise it has routed or dropped the packet.
-func (s *Socket) sift(at time.Time, from netip.AddrPort, packet []byte) (forQUIC bool) {
+// dispatch routes a sealed packet to its carrier, and shows any other packet to the guard. It
+// reports whether the packet is for QUIC.
+func (s *Socket) dispatch(at time.Time, from netip.AddrPort, packet []byte) (forQUIC bool) {
 	if isSealed(packet) {
 		s.route(at, from, packet)
 		return false
@@ -152,8 +153,8 @@ func (s *Socket) sift(at time.Time, from netip.AddrPort, packet []byte) (forQUIC
 	return true
 }
 
-// route copies a sealed packet, which hasn't been opened yet, into the inbox for its id. at is
-// its arrival time.
+// route copies a sealed packet, which hasn't been opened yet, into the inbox for its id, or drops
+// it. at is its arrival time.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.badSize.Add(1)
@@ -163,7 +164,7 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	s.mu.RLock()
 	box := s.inboxes[id]
 	if box == nil && len(packet) <= FullPacket { // a new carrier sends no jumbo packets
-		// Do this under the lock, or a register at the same time could miss the packet.
+		// Keep it under the lock, or a concurrent register could miss it.
 		s.early.keep(at, from, id, packet)
 	}
 	s.mu.RUnlock()
@@ -178,8 +179,8 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 }
 
 // send sends QUIC's packets by calling write for each address that the guard allows. quic-go
-// ends a connection if sending fails, so send doesn't return an error if it's no worse than
-// losing a packet.
+// closes the connection if sending fails, so send doesn't return an error that is no worse than
+// the loss of a packet.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.sendGuarded(packets, to, write)
 	if err == nil {
@@ -196,7 +197,7 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 	return n, err
 }
 
-// sendGuarded is send without the handling of errors.
+// sendGuarded is send without error handling.
 func (s *Socket) sendGuarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	if s.guard == nil || len(packets) == 0 {
 		return write(to)
@@ -207,7 +208,7 @@ func (s *Socket) sendGuarded(packets []byte, to net.Addr, write func(to net.Addr
 	}
 	n, err := write(to)
 	if also != nil {
-		_, _ = write(also) // best effort; if it fails, the copy is simply lost
+		_, _ = write(also) // if it fails, the copy counts as lost
 	}
 	return n, err
 }

@@ -20,12 +20,12 @@ type Source interface {
 	// room.Max bytes. token identifies it in Acked and Lost, and content tells which kinds of
 	// traffic are in it.
 	//
-	// A packet may carry several payloads, so the session calls again with the room that
-	// remains. If ok is false, the session does not ask again for as much room before it has
-	// called another method or the owner has called [Session.Wake].
+	// A packet may carry several payloads, so the session calls AppendPayload again with the
+	// remaining room. If ok is false, the session does not ask again with as much room before it
+	// has called another method or the owner has called [Session.Wake].
 	AppendPayload(now time.Time, buf []byte, room Room) (b []byte, token uint64, content Content, ok bool)
 
-	// Waiting returns about how many bytes are waiting to be sent, or 0 if unknown.
+	// Waiting returns the approximate number of bytes waiting to be sent, or 0 if it's unknown.
 	Waiting() int
 
 	// Acked is called when a payload has arrived, and Lost when its packet is declared lost.
@@ -42,10 +42,10 @@ type Source interface {
 	// not apply.
 	Moved(now time.Time)
 
-	// Advance runs the timers that are due. Afterwards NextTimeout is after now, or there is
+	// Advance runs the timers that are due. Afterward, NextTimeout returns a time after now, or
 	// none.
 	Advance(now time.Time)
 
-	// NextTimeout returns when Advance must be called. ok is false if no timer runs.
+	// NextTimeout returns when Advance must be called. ok is false if no timer is running.
 	NextTimeout() (at time.Time, ok bool)
 }

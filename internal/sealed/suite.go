@@ -13,7 +13,7 @@ import (
 
 // A suite holds the algorithms that seal a carrier's packets. We use the suite that TLS has
 // negotiated, since both ends chose it for speed. On a machine without AES instructions,
-// AES-GCM takes 12 µs to seal a packet, and ChaCha20 takes a fraction of that.
+// AES-GCM takes 12 µs to seal a packet, whereas ChaCha20 takes a fraction of that.
 type suite struct {
 	keyBytes int
 	aead     func(key []byte) (cipher.AEAD, error)
@@ -68,7 +68,7 @@ func newAESMasker(key []byte) (masker, error) {
 // sample as counter and nonce.
 func newChaChaMasker(key []byte) (masker, error) {
 	if len(key) != chacha20.KeySize {
-		return nil, fmt.Errorf("sealed: a key of %d bytes for ChaCha20, which takes %d", len(key), chacha20.KeySize)
+		return nil, fmt.Errorf("sealed: ChaCha20 key has %d bytes; it must have %d", len(key), chacha20.KeySize)
 	}
 	return func(bits *[maskBytes]byte, sample []byte) {
 		c, err := chacha20.NewUnauthenticatedCipher(key, sample[4:])

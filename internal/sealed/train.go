@@ -15,45 +15,43 @@ const (
 	// minTrain is the minimum number of packets that must arrive for a measurement.
 	minTrain = trainPackets / 2
 	// Packets count as evenly spaced if the widest gap is at most unevenTrain times the mean
-	// gap. Two consecutive losses make a gap of three. With a limit of four, 1 in 300 thin
-	// trains that had been spread by jitter counted as even and slow, and the transfer that
-	// followed took 10 s or more.
+	// gap. It's 3 because two consecutive losses make a gap of that width. With 4, one in 300
+	// thin trains that were spread by jitter would count as even and slow, and the transfer that
+	// follows would take 10 s or more.
 	unevenTrain = 3
 
 	// nearRTT is the longest round trip that proves that a path is fast enough for full
-	// packets. QUIC measured it during its handshake with the equivalent of at least one
-	// and a half full packets, so the path carries 230 kbit/s. A longer round trip may mean
-	// that the path is long or that it is slow, so we send a thin train first. We also do
-	// that for later carriers of a connection, because by then QUIC measures the round trip
-	// with small packets.
+	// packets. QUIC measures it during its handshake with the equivalent of at least one and a
+	// half full packets, so the path carries 230 kbit/s. A longer round trip may mean that the
+	// path is long or that it is slow, so we send a thin train first. So do later carriers of a
+	// connection, because after the handshake QUIC measures the round trip with small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the packet size of a thin train, in bytes. Play that follows right after
-	// the join has to wait for these packets.
+	// thinPacket is the packet size of a thin train, in bytes. It's small because play (the game's
+	// own traffic) that is sent right after the join has to wait for the train.
 	thinPacket = 100
 	// A thin train that arrived evenly within thinSpan is followed by a full train. At the rate
-	// that such a span shows, the full train takes at most 24 ms. Interrupts alone may cause a
-	// span this short.
+	// that such a span shows, the full train takes at most 24 ms. A limit much below thinSpan
+	// could be exceeded because of interrupts alone.
 	thinSpan = 2 * time.Millisecond
-	// If the train arrived unevenly, thinJitter is used instead of thinSpan, because jitter has
-	// spread the train rather than a slow path.
+	// thinJitter is used instead of thinSpan if the train arrived unevenly, because then it was
+	// spread by jitter rather than by a slow path.
 	thinJitter = 50 * time.Millisecond
-	// blindSpan is the longest span that is too short to be measured. A train with such a span
-	// doesn't show a rate.
+	// A train that arrived within blindSpan doesn't show a rate, because the span is too short to
+	// be measured.
 	blindSpan = 100 * time.Microsecond
 )
 
 // A train measures the rate of a path with packets that are sent back to back (a packet train).
 //
-// A full train has packets of full size. On a path that may be slow, they would keep play
-// waiting, so a thin train of small packets goes first. It shows whether the path is slow. If
-// it isn't, a full train follows and shows how fast the path is.
+// A full train has full packets. On a slow path they would make play wait, so if the path may be
+// slow, a thin train of small packets is sent first. If that shows that the path isn't slow, a
+// full train follows and shows how fast the path is.
 type train struct {
-	thin    bool   // its packets have thinPacket bytes
-	final   bool   // it was sent before or has been measured, so it won't be repeated
-	first   uint64 // smaller numbers are of an earlier train or another path and don't count
-	started bool   // a packet has been sent
-	// An earlier train has shown some rate, so payloads needn't wait for this one.
-	rateKnown bool
+	thin      bool   // its packets have thinPacket bytes
+	final     bool   // it's the second, or has been measured, so it won't be repeated
+	first     uint64 // smaller numbers are of an earlier train or another path and don't count
+	started   bool   // a packet has been sent
+	rateKnown bool   // an earlier train has shown a rate, so payloads needn't wait for this one
 
 	unsent   int // packets still to send
 	inFlight int // packets that are neither acked nor lost
@@ -64,10 +62,10 @@ type train struct {
 	arrivedBytes int                         // without the first packet acked
 	minOffset    time.Duration               // minimum of a packet's round trip minus its arrival
 
-	result pace.Train // the last measurement, not counting late packets; no bytes if there is none
+	result pace.Train // the last measurement; Bytes is 0 if there is none
 }
 
-// running reports whether we don't know the fates of all packets yet.
+// running reports whether the fates of some packets are still unknown.
 func (tr *train) running() bool { return tr.unsent > 0 || tr.inFlight > 0 }
 
 // holdsPayloads reports whether payloads must wait for the train.
@@ -97,19 +95,20 @@ func (tr *train) acked(r *record, n uint64, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// lost is called when a packet is declared lost.
+// lost is called when a packet of the train is declared lost.
 func (tr *train) lost() { tr.inFlight-- }
 
-// repeat sends the train once more if none of it counts: the peer wasn't ready, the packets
-// were too large, or the path has changed. next is the number of the new train's first packet.
+// repeat starts the train over, once, if none of its packets count, because the peer wasn't ready,
+// the packets were too large, or the path has changed. next is the number of the new train's
+// first packet.
 func (tr *train) repeat(next uint64) {
 	if tr.started && !tr.final && tr.arrived == 0 && !tr.running() {
 		*tr = train{unsent: trainPackets, final: true, thin: tr.thin, first: next}
 	}
 }
 
-// takeResult returns what the train has measured. It does so only once. ok is false while the
-// train is running, or if too few packets arrived.
+// takeResult returns the train's measurement, but only once. ok is false while the train is
+// running, or if too few packets arrived.
 func (tr *train) takeResult() (result pace.Train, ok bool) {
 	if tr.running() || tr.arrived < minTrain {
 		return result, false
@@ -124,14 +123,15 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 	}
 	gaps := time.Duration(len(at) - 1)
 	if gap := widestGap(at); gap*gaps > unevenTrain*result.Span {
-		// A gap of the same length may have preceded the first packet, so count the gap twice.
+		// There may have been a gap of that width before the first packet as well, so count it
+		// twice.
 		result.Span += gap
 	} else {
 		result.Even = true
 	}
 	if tr.thin {
-		// A thin train can't show how long bursts may be. It's also over too soon to show how
-		// many of the queued packets belonged to other trains.
+		// A thin train can't show how long bursts may be, and it's over too soon to show how many
+		// of the queued packets belonged to other trains.
 		result.Whole = false
 		result.Trip = 0
 	}
@@ -139,8 +139,8 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 	return result, true
 }
 
-// followUp sends a full train if a thin train has shown that the path isn't slow. The thin
-// train doesn't show how fast the path is. next is the number of the new train's first packet.
+// followUp starts a full train if a thin train has shown that the path isn't slow, because it
+// can't show how fast the path is. next is the number of the new train's first packet.
 func (tr *train) followUp(next uint64) {
 	limit := thinJitter
 	if tr.result.Even {
@@ -152,10 +152,10 @@ func (tr *train) followUp(next uint64) {
 	}
 }
 
-// addLate adds packet n to the result, although it was declared lost before it arrived. The
-// path did carry the packet among the others, and then delayed it elsewhere. If we ignored late
-// packets, a train would show only half of the rate when every other packet is late. ok is
-// false if there is no result to add to.
+// addLate adds packet n, which was declared lost before it was acked, to the result. The path did
+// carry the packet among the others and then delayed it elsewhere. Without late packets, a train
+// would show only half of the rate if every other packet is late. ok is false if there is no
+// result to add to.
 func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 	if tr.result.Bytes == 0 || n < tr.first {
 		return result, false
@@ -180,7 +180,7 @@ func (tr *train) moved(next uint64) {
 
 // widestGap returns the widest gap between two of the sorted arrivals. Packets that come out of
 // a bottleneck arrive evenly. With jitter, or a link layer that batches packets, they arrive in
-// a few clumps instead, which don't show a rate.
+// a few clumps, which don't show a rate.
 func widestGap(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// lingerTime is the time that the goroutine of a carrier with bulk waits for work before it
-	// ends.
+	// The goroutine of a carrier with bulk (the traffic of transfers) ends if there's no work for
+	// lingerTime, which is about a tick, and none is due within parkAfter. The alarm takes over
+	// then. For shorter waits, starting another goroutine wouldn't be worth it.
 	lingerTime = 20 * time.Millisecond
-	// If no work is due within parkAfter, the goroutine may end and leave the work to the
-	// alarm.
-	parkAfter = 100 * time.Millisecond
-	// pollTime is the time that a carrier with bulk polls for work before it sleeps. A sleeping
-	// processor takes longer to wake up than the next packets of bulk take to arrive on a fast
-	// path. On a virtual machine, it takes ten times as long. Without polling, loopback is less
+	parkAfter  = 100 * time.Millisecond
+	// pollTime is the time for which a carrier with bulk polls for work before it sleeps. A
+	// sleeping processor takes longer to wake up than the next packets of bulk take to arrive on
+	// a fast path, and ten times as long on a virtual machine. Without polling, loopback is less
 	// than half as fast.
 	pollTime = 20 * time.Microsecond
 	// crowdWait is the shortest sleep while more carriers have work than there are processors.
-	// Everything that becomes due in that time fits into one call. It is about as much as BBR
-	// sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With shorter sleeps, a crowd
-	// takes 20 % more processor time.
+	// Everything that becomes due in that time fits into one call, and is about as much as BBR
+	// sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With shorter sleeps, the carriers
+	// take 20 % more processor time.
 	crowdWait = time.Millisecond
 )
 
-// awake is the number of goroutines started by the workers of this process that haven't ended.
+// awake is the number of running goroutines that were started by the workers of this process.
 var awake atomic.Int32
 
-// A worker decides which goroutine works for a carrier, and makes sure that there's only one at
-// a time. With bulk, the carrier has its own goroutine. Without bulk, the work is done by
-// whichever goroutine brings it, provided that the work never blocks.
+// A worker decides which goroutine works (takes turns) for a carrier, and ensures that only one
+// does so at a time. With bulk, the carrier has its own goroutine. Without bulk, the work is done
+// by whichever goroutine brings it, provided that the work never blocks.
 //
 // When a goroutine stops for lack of work, the worker sets an alarm for the time when more is
 // due. Until then, the carrier has no goroutine at all.
@@ -45,17 +44,17 @@ var awake atomic.Int32
 type worker struct {
 	// Set by NewCarrier.
 	handOff    func()        // makes another goroutine work in place of the caller
-	work       func()        // works on a goroutine of its own, until sleep or tryLeave returns true
+	work       func()        // works on the calling goroutine, until sleep or tryLeave returns true
 	inboxEmpty func() bool   // reports whether the inbox is empty
 	realTime   bool          // the socket is the kernel's and time is real, unlike in some tests
 	queue      *timers.Queue // for alarm
 
-	wakeups bell.Bell   // rung by tryEnter if a goroutine works already; ends its sleep
+	wakeups bell.Bell   // rung by tryEnter if a goroutine is working already; ends its sleep
 	timer   *time.Timer // of sleep; nil until it's needed
 
 	mu       sync.Mutex   // guards the fields below, up to alarmAt
-	working  bool         // a goroutine works; remains true after stop
-	nextWork time.Time    // when the next work is due if no goroutine works; zero if there's none
+	working  bool         // a goroutine is working; remains true after stop
+	nextWork time.Time    // when work is due while no goroutine works; zero if none is
 	alarm    timers.Timer // calls alarmFired
 	alarmAt  time.Time    // when it fires; zero if it isn't set
 
@@ -73,8 +72,8 @@ func (w *worker) wake() {
 // returns true, the caller must work until tryLeave returns true, or until it calls handOff or
 // start.
 //
-// If it returns false, the goroutine that works will look for work once more. It also returns
-// false after stop.
+// If it returns false, the goroutine that is working will look for work once more before it
+// leaves. After stop, tryEnter always returns false.
 func (w *worker) tryEnter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,11 +85,11 @@ func (w *worker) tryEnter() (ok bool) {
 	return false
 }
 
-// clearWake clears a wake and reports whether there was one. It is called under the carrier's
-// lock, so the turn sees everything that an owner did under that lock before the wake.
+// clearWake reports whether the worker was woken since the last call. It is called under the
+// carrier's lock, so the turn sees everything that an owner did under that lock before the wake.
 func (w *worker) clearWake() bool { return w.wakeups.Heard() }
 
-// start starts a goroutine that works in place of the caller.
+// start starts a goroutine that works in place of the calling one.
 func (w *worker) start() {
 	w.started.Add(1)
 	go w.run()
@@ -108,11 +107,11 @@ func (w *worker) run() {
 func (w *worker) crowded() bool { return w.realTime && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
 // poll polls for work: a wake, a packet, or whatever is due at next. It returns true as soon as
-// there is work, or false after pollTime. Other goroutines get to run in the meantime.
+// there is work, or false after pollTime. Other goroutines may run in the meantime.
 func (w *worker) poll(next time.Time) bool {
 	if !w.realTime || w.crowded() {
-		// In virtual time, nothing can arrive while we poll. In a crowd, others need the
-		// processor.
+		// In virtual time, nothing can arrive while we poll. If there are more carriers than
+		// processors, others need this one.
 		return false
 	}
 	for begin := time.Now(); ; runtime.Gosched() {
@@ -159,18 +158,16 @@ func (w *worker) sleep(next time.Time) (end bool) {
 // adjust adapts the length of a sleep to the number of carriers with work, unless time is
 // virtual. If nap is true, the thread itself must sleep in the kernel.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
-	procs := runtime.GOMAXPROCS(0)
-	crowd := int(awake.Load())
-	switch {
-	case !w.realTime:
+	if !w.realTime {
 		return wait, false
-	case crowd > procs:
+	}
+	if w.crowded() {
 		return max(wait, crowdWait), false
 	}
 	// In an idle process, the runtime's timers would round up a short wait. A thread can sleep
-	// more precisely in the kernel, but then it keeps one of the runtime's processors from all
-	// other goroutines. So at most half of the processors may be used that way.
-	return wait, wait < udp.TimerUnit && 2*crowd <= procs
+	// more precisely in the kernel, but meanwhile no other goroutine can use its processor. So at
+	// most half of the processors may be used that way.
+	return wait, wait < udp.TimerUnit && 2*int(awake.Load()) <= runtime.GOMAXPROCS(0)
 }
 
 // tryLeave stops the caller's work if nothing is due before next, and sets the alarm for next.
@@ -178,7 +175,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
 func (w *worker) tryLeave(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// The inbox must be empty, because we're only woken for the first packet in it.
+	// Only the first packet in an inbox causes a wake, so don't leave before the inbox is empty.
 	if len(w.wakeups) > 0 || !w.inboxEmpty() {
 		return false
 	}
@@ -188,9 +185,9 @@ func (w *worker) tryLeave(next time.Time) bool {
 	return true
 }
 
-// setAlarm sets the alarm for nextWork. It doesn't postpone an alarm that's too early, because
-// play postpones nextWork in every turn. When the early alarm goes off, enterIfDue calls
-// setAlarm again. The caller holds mu.
+// setAlarm sets the alarm for nextWork. Since every turn with play postpones nextWork, setAlarm
+// leaves an alarm that's too early as it is. When that goes off, enterIfDue calls setAlarm again.
+// The caller holds mu.
 func (w *worker) setAlarm() {
 	if !w.nextWork.IsZero() && (w.alarmAt.IsZero() || w.alarmAt.After(w.nextWork)) {
 		w.alarmAt = w.nextWork
@@ -198,15 +195,16 @@ func (w *worker) setAlarm() {
 	}
 }
 
-// alarmFired is called when the alarm goes off. If work is due, another goroutine does it.
+// alarmFired is called when the alarm goes off. If work is due, it hands the work to another
+// goroutine.
 func (w *worker) alarmFired() {
 	if w.enterIfDue() {
 		w.handOff()
 	}
 }
 
-// enterIfDue is tryEnter on behalf of the alarm. It also returns false if no work is due yet,
-// and sets the alarm again.
+// enterIfDue is tryEnter on behalf of the alarm. If no work is due yet, it sets the alarm again
+// and returns false.
 func (w *worker) enterIfDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,8 +219,8 @@ func (w *worker) enterIfDue() bool {
 	return w.working
 }
 
-// stop makes later wakes no-ops. It is called by the last goroutine that works, which must not
-// call tryLeave afterward.
+// stop ends the worker, after which wakes have no effect. It is called by the goroutine that is
+// working, which must not call tryLeave afterward.
 func (w *worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
