@@ -190,7 +190,7 @@ func TestMessageFullOfCensuses(t *testing.T) {
 // TestKeysThatWouldNeverBeFound: a NaN is no key.
 func TestKeysThatWouldNeverBeFound(t *testing.T) {
 	type spot struct{ X float64 }
-	require.PanicsWithValue(t, `rpc: NewList(Spots, "Items"): rpc.spot has floats in it: a key that is NaN would never be found`,
+	require.PanicsWithValue(t, `rpc: NewList(Spots, "Items"): key type rpc.spot contains floats: a NaN key could never be found`,
 		func() { NewList[spot, uint8](NewClass("Spots"), "Items") })
 }
 

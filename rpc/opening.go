@@ -35,7 +35,7 @@ type opening struct {
 	lateInitial state.Mask // initial fields missing from an open that the constructor caused
 
 	// Lists and calls, which are sent along with the states.
-	lists         []keyed.Lacking // by list of the class; nil if it has no lists, or no replica yet
+	lists         []keyed.Backlog // by list of the class; nil if it has no lists, or no replica yet
 	listsInFlight int             // list updates whose fate isn't known yet
 	queuedCalls   outbox.Calls    // of ForceQueue methods, until the states have been sent
 
@@ -211,7 +211,7 @@ func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
 	}
-	o.lists = make([]keyed.Lacking, bits.OnesCount64(uint64(o.actor.class.lists)))
+	o.lists = make([]keyed.Backlog, bits.OnesCount64(uint64(o.actor.class.lists)))
 	for _, r := range o.actor.states.replicas {
 		if list, ok := r.(itemReplica); ok {
 			o.lists[list.declaration().list].AddAll(list, census)

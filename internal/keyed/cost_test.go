@@ -16,13 +16,13 @@ import (
 func fullShelf(t *testing.T) *shelf {
 	client := newShelf(t)
 	var b []byte
-	for number := range uint64(maxHeld) {
+	for number := range uint64(maxCopyItems) {
 		b = binary.AppendUvarint(b, (number+1)<<1)
 		b = binary.AppendVarint(b, int64(number))
 		b = append(b, 0)
 	}
 	require.NoError(t, client.copy.Read(b, 1, false))
-	require.Equal(t, maxHeld, client.Len())
+	require.Equal(t, maxCopyItems, client.Len())
 	return client
 }
 
@@ -41,24 +41,24 @@ func TestCensusesOfNothing(t *testing.T) {
 	})
 	t.Logf("%d bytes for each of 800 censuses", taken/800)
 	require.Less(t, taken, uint64(800*256))
-	require.Equal(t, maxHeld, client.Len())
+	require.Equal(t, maxCopyItems, client.Len())
 }
 
 // TestGravesAreForgottenTogether: where a client remembers as many items that are gone as it
 // may, each further one made it move all of them, half a MiB for four bytes of the server's.
 func TestGravesAreForgottenTogether(t *testing.T) {
 	client, moves := newShelf(t), 0
-	for number := range uint64(3 * maxGraves) {
-		before := len(client.copy.graves)
+	for number := range uint64(3 * maxTombstones) {
+		before := len(client.copy.tombstones)
 		require.NoError(t, client.copy.Read(binary.AppendUvarint(nil, (number+1)<<1|1), 1, false))
-		if len(client.copy.graves) <= before {
+		if len(client.copy.tombstones) <= before {
 			moves++
 		}
-		require.Len(t, client.copy.gone, len(client.copy.graves))
+		require.Len(t, client.copy.removed, len(client.copy.tombstones))
 	}
-	require.GreaterOrEqual(t, len(client.copy.graves), maxGraves)
-	require.LessOrEqual(t, len(client.copy.graves), maxGraves+maxGraves/(gravesShare-1))
-	require.LessOrEqual(t, moves, 2*gravesShare)
+	require.GreaterOrEqual(t, len(client.copy.tombstones), maxTombstones)
+	require.LessOrEqual(t, len(client.copy.tombstones), maxTombstones+maxTombstones/(tombstoneShare-1))
+	require.LessOrEqual(t, moves, 2*tombstoneShare)
 	client.requireSound(t)
 }
 
@@ -70,7 +70,7 @@ func TestAllThatAClientLacks(t *testing.T) {
 		require.True(t, server.Set(key, key))
 	}
 	require.NoError(t, server.source.EncodeAll())
-	var lacking Lacking
+	var lacking Backlog
 	taken := testkit.Allocated(func() { lacking.AddAll(&server.source, true) })
 	t.Logf("%d bytes for %d items", taken, MaxItems)
 	require.Less(t, taken, uint64(16*MaxItems))
@@ -118,7 +118,7 @@ func (f *fellows) file(t *testing.T) {
 		f.plan.References(reflect.ValueOf(&item.pair).Elem(), func(id uint64) { want[id] = true })
 	}
 	require.Equal(t, want, f.filed)
-	require.Len(t, f.copy.names.counts, len(want))
+	require.Len(t, f.copy.references.counts, len(want))
 }
 
 // TestRenamedAgainstItems: random updates, and writes of the game's own, beside
@@ -132,7 +132,7 @@ func TestRenamedAgainstItems(t *testing.T) {
 			switch n := byte(1 + random.IntN(20)); random.IntN(6) {
 			case 0:
 				b = append(b, n<<1|1)
-				delete(f.copy.gone, uint32(n))
+				delete(f.copy.removed, uint32(n))
 			case 1:
 				b = append(b, 0, 1, n, 0)
 			default:
@@ -140,7 +140,7 @@ func TestRenamedAgainstItems(t *testing.T) {
 			}
 		}
 		require.NoError(t, f.copy.Read(b, packet+1, false))
-		clear(f.copy.gone) // numbers come again here
+		clear(f.copy.removed) // numbers come again here
 		switch random.IntN(20) {
 		case 0:
 			f.Set(uint16(random.IntN(20)), fellow{First: actorID(random.IntN(9))})
@@ -157,19 +157,19 @@ func TestRenamedAgainstItems(t *testing.T) {
 		delete(f.filed, id)
 	})
 	require.Empty(t, f.filed)
-	require.Empty(t, f.copy.names.counts)
+	require.Empty(t, f.copy.references.counts)
 }
 
 // TestReferencesOfOneItem: an update of an item takes no look at the references of all the others.
 func TestReferencesOfOneItem(t *testing.T) {
 	f, b := newFellows(t), []byte(nil)
-	for number := range uint64(maxHeld) {
+	for number := range uint64(maxCopyItems) {
 		b = binary.AppendUvarint(b, (number+1)<<1)
 		b = append(binary.AppendUvarint(b, number), 7, 8)
 	}
 	require.NoError(t, f.copy.Read(b, 1, false))
 	f.file(t)
-	looks, names := 0, &f.copy.names
+	looks, names := 0, &f.copy.references
 	names.visit = func(id uint64) {
 		looks++
 		names.count(id)
@@ -183,13 +183,13 @@ func TestReferencesOfOneItem(t *testing.T) {
 // and close of it, costs no allocation for each item.
 func TestNamingTakesLittle(t *testing.T) {
 	f, b := newFellows(t), []byte(nil)
-	for number := range uint64(maxHeld) {
+	for number := range uint64(maxCopyItems) {
 		b = binary.AppendUvarint(b, (number+1)<<1)
 		b = append(binary.AppendUvarint(b, number), 7+byte(number>>12), 8)
 	}
 	require.NoError(t, f.copy.Read(b, 1, false))
 	f.file(t)
-	for id, want := range map[uint64]int{7: maxHeld / 2, 8: maxHeld, 9: 0} {
+	for id, want := range map[uint64]int{7: maxCopyItems / 2, 8: maxCopyItems, 9: 0} {
 		found := 0
 		taken := testing.AllocsPerRun(3, func() {
 			found = 0

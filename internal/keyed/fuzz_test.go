@@ -16,7 +16,7 @@ func FuzzCopy(f *testing.F) {
 	f.Add([]byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 2, 2, 5}, []byte{255, 0, 9})
 	f.Fuzz(func(t *testing.T, b, plan []byte) {
 		client := newShelf(t)
-		packet := uint64(packetsBack)
+		packet := uint64(maxReorder)
 		for i, step := range append(plan, 0) {
 			switch key := int(step >> 3); step & 7 {
 			case 0:
@@ -40,12 +40,12 @@ func FuzzCopy(f *testing.F) {
 
 func (s *shelf) requireSound(t *testing.T) {
 	require.Len(t, s.items, len(s.byKey))
-	require.LessOrEqual(t, len(s.items), maxHeld)
+	require.LessOrEqual(t, len(s.items), maxCopyItems)
 	require.True(t, slices.IsSortedFunc(s.items, func(a, b *item[int, int]) int { return int(a.number) - int(b.number) }))
 	for _, i := range s.items {
 		require.Same(t, i, s.byKey[i.pair.Key])
 		require.Same(t, i, s.find(i.number))
 	}
-	require.LessOrEqual(t, len(s.copy.graves)*(gravesShare-1), maxGraves*gravesShare+gravesShare)
-	require.Len(t, s.copy.gone, len(s.copy.graves))
+	require.LessOrEqual(t, len(s.copy.tombstones)*(tombstoneShare-1), maxTombstones*tombstoneShare+tombstoneShare)
+	require.Len(t, s.copy.removed, len(s.copy.tombstones))
 }

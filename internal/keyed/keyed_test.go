@@ -192,10 +192,10 @@ func TestLateItemStaysGone(t *testing.T) {
 	require.Zero(t, client.Len())
 
 	t.Log("# what no packet can bring back any more is forgotten")
-	require.NotEmpty(t, client.copy.gone)
-	require.NoError(t, client.copy.Read(nil, server.sent+packetsBack+1, true))
-	require.Empty(t, client.copy.gone)
-	require.Empty(t, client.copy.graves)
+	require.NotEmpty(t, client.copy.removed)
+	require.NoError(t, client.copy.Read(nil, server.sent+maxReorder+1, true))
+	require.Empty(t, client.copy.removed)
+	require.Empty(t, client.copy.tombstones)
 }
 
 // TestCensus removes the items of its range that it leaves out, from its first number to its last.
@@ -219,7 +219,7 @@ func TestAddAll(t *testing.T) {
 	}
 	server.tell(t, client, 1, 2, 3)
 	server.Delete(1)
-	var lacking Lacking
+	var lacking Backlog
 	lacking.AddAll(&server.source, true)
 	b, _ := lacking.Take(nil, nil, &server.source, 1000)
 	require.True(t, lacking.Empty())
@@ -294,7 +294,7 @@ func TestWhatComesAgainIsNoChange(t *testing.T) {
 func TestLossyUpdates(t *testing.T) {
 	random := testkit.Rand(t)
 	server, client := newShelf(t), newShelf(t)
-	var lacking Lacking
+	var lacking Backlog
 	told := map[int]int{}
 	type message struct {
 		b      []byte
@@ -375,7 +375,7 @@ func TestHostileUpdates(t *testing.T) {
 	for range maxCensuses + 1 {
 		b = appendCensus(b, 0, 5, nil)
 	}
-	require.ErrorContains(t, newShelf(t).copy.Read(b, 1, true), "more than 8 censuses of Shelf.Books")
+	require.ErrorContains(t, newShelf(t).copy.Read(b, 1, true), "Shelf.Books: update has more than 8 censuses")
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, server.Set(7, 70))
 	_, err := server.source.TakeChanged()
@@ -383,7 +383,7 @@ func TestHostileUpdates(t *testing.T) {
 	require.NoError(t, client.copy.Read(server.source.AppendItem(b[len(b)/(maxCensuses+1):], 1), 1, true), "but an item behind as many as may be")
 
 	b = nil
-	for number := range uint64(maxGraves + 1) {
+	for number := range uint64(maxTombstones + 1) {
 		b = binary.AppendUvarint(b, (number+1)<<1|1)
 	}
 	require.NoError(t, client.copy.Read(b, 2, true))
@@ -396,26 +396,26 @@ func TestHostileCensusIsReadNoFurther(t *testing.T) {
 	client := newShelf(t)
 	census := append([]byte{0, 1, 1, 0xff, 0x7f}, bytes.Repeat([]byte{1}, 1<<14)...) // 16,383 numbers, all but the first above the last
 	require.Less(t, testing.AllocsPerRun(1, func() {
-		require.ErrorContains(t, client.copy.Read(census, 9, true), "number 2")
+		require.ErrorContains(t, client.copy.Read(census, 9, true), "item 2 is out of range")
 	}), 1000.0)
 }
 
 func TestCompileRefuses(t *testing.T) {
 	_, err := Compile[float32, int](nil)
-	require.ErrorContains(t, err, "has floats in it")
+	require.ErrorContains(t, err, "contains floats")
 	_, err = Compile[struct{ At [2]struct{ X float64 } }, int](nil)
-	require.ErrorContains(t, err, "has floats in it")
+	require.ErrorContains(t, err, "contains floats")
 	_, err = Compile[int, struct {
 		Text string `quiver:"max=1000"`
 	}](nil)
-	require.ErrorContains(t, err, "at most 1000")
+	require.ErrorContains(t, err, "1002 bytes")
 	require.Equal(t, 1000, state.MaxField)
 
 	t.Log("# only a field has a tag")
 	_, err = Compile[string, int](nil)
-	require.EqualError(t, err, "the key is a string, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`")
+	require.EqualError(t, err, "key type string needs a bound: put it in a struct, as in Name string `quiver:\"max=…\"`")
 	_, err = Compile[int, [2][]byte](nil)
-	require.ErrorContains(t, err, "the value is a [2][]uint8, which needs a bound")
+	require.ErrorContains(t, err, "value type [2][]uint8 needs a bound")
 }
 
 // TestChangesAreNotedOnce, and only while a client has the list: a list that
@@ -470,7 +470,7 @@ func TestTakeFitsAMessage(t *testing.T) {
 	numbers, err := server.source.TakeChanged()
 	require.NoError(t, err)
 	for most, messages := range map[int]int{1: 20, 12: 5, 1000: 1} { // an item takes 3 bytes
-		var lacking Lacking
+		var lacking Backlog
 		lacking.Add(numbers)
 		lacking.Add(numbers)
 		var taken []uint32
@@ -497,7 +497,7 @@ func TestCensusOfALongList(t *testing.T) {
 			server.Delete(key)
 		}
 	}
-	var lacking Lacking
+	var lacking Backlog
 	for lacking.AddAll(&server.source, true); !lacking.Empty(); server.sent++ {
 		b, _ := lacking.Take(nil, nil, &server.source, 200)
 		require.LessOrEqual(t, len(b), 200)
@@ -515,7 +515,7 @@ func TestManyLostCensuses(t *testing.T) {
 	}
 	_, err := server.source.TakeChanged()
 	require.NoError(t, err)
-	var lacking Lacking
+	var lacking Backlog
 	var lost []uint32
 	for lacking.AddAll(&server.source, true); !lacking.Empty(); {
 		_, lost = lacking.Take(nil, lost, &server.source, 1000)

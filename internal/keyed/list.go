@@ -1,10 +1,10 @@
 // Package keyed replicates a list of keys and values from a server to its clients. It uses no
 // clock, goroutine or lock.
 //
-// The server gives each item a number, which it never uses again. Its [Source] says which items
-// have changed and encodes them. For each client, a [Lacking] keeps track of the items whose
-// newest version the client may not have. At the client, a [Copy] reads the updates, although
-// some of them are lost and others arrive late.
+// The server gives each item a number, which it never reuses. A [Source] finds the items that have
+// changed and encodes them. For each client, a [Backlog] keeps track of the items whose newest
+// values the client may lack. At the client, a [Copy] applies the updates, some of which may be
+// lost or late.
 package keyed
 
 import (
@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// MaxItems limits the items in a list. UE: net.MaxRepArraySize.
+	// MaxItems is the maximum number of items in a list. It is the default of Unreal Engine's limit
+	// for replicated arrays, net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver limits the items in the lifetime of a list, because their numbers must stay below
-	// censusBit. It is enough for a thousand new items a second for 24 days.
+	// MaxEver is the maximum number of items in the lifetime of a list, because their numbers must
+	// stay below censusBit. It is enough for a thousand new items a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
 // A List maps keys to values. It remembers which items the game has changed, because comparing a
-// long list with its former content would take too long to do in each tick.
+// long list with its previous content in every tick would take too long.
 //
 // The zero List is empty. A List is not safe for concurrent use.
 type List[K comparable, V any] struct {
@@ -62,10 +63,10 @@ type pair[K comparable, V any] struct {
 	Value V
 }
 
-// Compile returns the plan of a list's items. Its error says why they cannot be replicated.
+// Compile returns the plan of a list's items. If they can't be replicated, the error tells why.
 // reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
-	if err := cmp.Or(bare("key", reflect.TypeFor[K]()), bare("value", reflect.TypeFor[V]())); err != nil {
+	if err := cmp.Or(checkBound("key", reflect.TypeFor[K]()), checkBound("value", reflect.TypeFor[V]())); err != nil {
 		return nil, err
 	}
 	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), reference)
@@ -73,16 +74,16 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	case err != nil:
 		return nil, err
 	case plan.Most() > state.MaxField:
-		return nil, fmt.Errorf("an item may take %d bytes, at most %d", plan.Most(), state.MaxField)
+		return nil, fmt.Errorf("an item may need %d bytes; the limit is %d", plan.Most(), state.MaxField)
 	case hasFloats(reflect.TypeFor[K]()):
-		return nil, fmt.Errorf("%v has floats in it: a key that is NaN would never be found", reflect.TypeFor[K]())
+		return nil, fmt.Errorf("key type %v contains floats: a NaN key could never be found", reflect.TypeFor[K]())
 	}
 	return plan, nil
 }
 
-// bare returns an error if t, the type of a key or value, needs a bound. There is no tag to give
-// it one, unless it becomes the field of a struct.
-func bare(role string, t reflect.Type) error {
+// checkBound returns an error if t, the type of a key or value, needs a bound, which it can only
+// have as a struct field with a tag.
+func checkBound(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {
 		inner = inner.Elem()
@@ -90,11 +91,11 @@ func bare(role string, t reflect.Type) error {
 	if kind := inner.Kind(); kind != reflect.String && kind != reflect.Slice {
 		return nil
 	}
-	return fmt.Errorf("the %s is a %v, which needs a bound: "+
-		"make it the field of a struct, as Name string `quiver:\"max=…\"`", role, t)
+	return fmt.Errorf("%s type %v needs a bound: "+
+		"put it in a struct, as in Name string `quiver:\"max=…\"`", role, t)
 }
 
-// hasFloats reports whether values of t, which state.Compile has accepted, hold floats.
+// hasFloats reports whether values of t, which state.Compile has accepted, contain floats.
 func hasFloats(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Float32, reflect.Float64:
@@ -134,8 +135,8 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. If the key is new and would exceed [MaxItems] or [MaxEver],
-// Set returns false and changes nothing.
+// Set sets the value of a key. If the key is new and would exceed [MaxItems] or [MaxEver], Set
+// changes nothing and returns false.
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
@@ -148,7 +149,7 @@ func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	}
 	i.pair.Value = value
 	l.written = true
-	l.touch(i)
+	l.markChanged(i)
 	return true
 }
 
@@ -158,7 +159,7 @@ func (l *List[K, V]) Delete(key K) bool {
 	if item != nil {
 		l.remove(item)
 		l.written = true
-		l.touch(item)
+		l.markChanged(item)
 	}
 	return item != nil
 }
@@ -169,7 +170,7 @@ func (l *List[K, V]) add(i *item[K, V]) {
 		l.byKey = make(map[K]*item[K, V])
 	}
 	l.byKey[i.pair.Key] = i
-	at, _ := l.place(i.number)
+	at, _ := l.search(i.number)
 	l.items = slices.Insert(l.items, at, i)
 }
 
@@ -178,13 +179,13 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 	if l.byKey[i.pair.Key] == i {
 		delete(l.byKey, i.pair.Key)
 	}
-	if at, ok := l.place(i.number); ok {
+	if at, ok := l.search(i.number); ok {
 		l.items = slices.Delete(l.items, at, at+1)
 	}
 }
 
-// renumber gives an item that a client has set itself a new number, because the server has given
-// the old one to another item.
+// renumber gives a new number to an item that a client has set itself, because the server has given
+// the old number to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.remove(i)
 	l.last++
@@ -192,9 +193,9 @@ func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.add(i)
 }
 
-// place returns the index of the item with the given number. If there is none, it returns false
-// and the index at which to insert one.
-func (l *List[K, V]) place(number uint32) (int, bool) {
+// search returns the index of the item with the given number. If there is none, it returns the
+// index at which to insert one, and false.
+func (l *List[K, V]) search(number uint32) (index int, ok bool) {
 	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int {
 		return cmp.Compare(i.number, n)
 	})
@@ -202,14 +203,14 @@ func (l *List[K, V]) place(number uint32) (int, bool) {
 
 // find returns the item with the given number, or nil if there is none.
 func (l *List[K, V]) find(number uint32) *item[K, V] {
-	if i, ok := l.place(number); ok {
+	if i, ok := l.search(number); ok {
 		return l.items[i]
 	}
 	return nil
 }
 
-// touch records that an item was set or removed, unless no client has the list.
-func (l *List[K, V]) touch(i *item[K, V]) {
+// markChanged records that an item was set or removed, unless no client has the list.
+func (l *List[K, V]) markChanged(i *item[K, V]) {
 	if l.watched && !i.dirty {
 		i.dirty = true
 		l.changed = append(l.changed, i.number)

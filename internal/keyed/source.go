@@ -10,15 +10,15 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list consists, after its mask, of items up to the end of the message. Each begins
-// with a varint, which is twice the item's number, plus one if the item is gone. Otherwise the
-// item's key and value follow.
+// An update of a list consists of a mask and of items up to the end of the message. Each item
+// begins with a varint, which is twice the item's number, plus one if the item was removed.
+// Otherwise the item's key and value follow.
 //
-// A varint of 0 begins a census instead: the first and the last number of a range, and how many
-// items have numbers in that range. For each of these follows how far its number is above that of
-// the one before it, or above the first. Any other item in the range is gone. A server sends a
-// census if a client couldn't keep updates that it had acknowledged, because they may have
-// contained removals.
+// A varint of 0 begins a census instead. It consists of the first and the last number of a range,
+// the number of items in that range, and for each of them the difference between its number and
+// the previous one's, or for the first of them, the first number of the range. Any other item in
+// the range was removed. A server sends a census if a client couldn't keep updates that it had
+// acknowledged, because they may have contained removals.
 
 // A Source encodes a server's list for its clients. It encodes an item once after each change,
 // however many clients there are. It is not safe for concurrent use.
@@ -33,7 +33,7 @@ func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch says whether any client has the list. We don't record changes while nobody has it.
+// Watch sets whether any client has the list. While none has it, changes aren't recorded.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -49,7 +49,8 @@ func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
 // TakeChanged encodes the items that were set since the last call. It returns the numbers of those
 // whose encoding has changed and of those that were removed, in a slice that is valid until the
-// next call. The error names items that cannot be encoded, whose last value clients keep.
+// next call. The error names the items that can't be encoded, of which clients keep the last
+// value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -59,8 +60,8 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 			continue
 		}
 		item.dirty = false
-		changed, failed := s.encodeItem(item)
-		err = errors.Join(err, failed)
+		changed, itemErr := s.encodeItem(item)
+		err = errors.Join(err, itemErr)
 		if changed && item.encoded {
 			numbers = append(numbers, number)
 		}
@@ -70,7 +71,7 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	return numbers, err
 }
 
-// encodeItem encodes an item into its shadow. changed says whether that made a difference.
+// encodeItem encodes an item into its shadow. changed is true if the encoding has changed.
 func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(s.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
@@ -81,17 +82,17 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. The owner calls it when a client gets the list, because TakeChanged
-// doesn't know about items that were set while no client had it.
+// EncodeAll encodes all items. The owner calls it when the first client gets the list, because
+// TakeChanged doesn't know about items that were set while no client had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
-		_, failed := s.encodeItem(item)
-		err = errors.Join(err, failed)
+		_, itemErr := s.encodeItem(item)
+		err = errors.Join(err, itemErr)
 	}
 	return err
 }
 
-// Numbers appends the numbers of all encoded items in order.
+// Numbers appends the numbers of all encoded items, in order, to into.
 func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	into = slices.Grow(into, len(s.list.items))
 	for _, item := range s.list.items {
@@ -102,7 +103,7 @@ func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	return into
 }
 
-// AppendItem appends the last encoding of an item, or a removal if there is no such item.
+// AppendItem appends the last encoding of an item to b, or a removal if there is no such item.
 func (s *Source[K, V]) AppendItem(b []byte, number uint32) []byte {
 	item := s.list.find(number)
 	if item == nil || !item.encoded {
