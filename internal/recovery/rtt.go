@@ -46,8 +46,8 @@ type RTT struct {
 	MinEver   time.Duration // the minimum of all samples
 
 	// Packets that were sent before an outage ended.
-	held    time.Duration // when it ended
-	maxHeld time.Duration // upper bound for their samples; 0 if there was no outage
+	outageEnd time.Duration
+	maxHeld   time.Duration // upper bound for their samples; 0 if there was no outage
 
 	// Recent is the minimum of Adjusted in the latest full batch, which has recentSamples samples,
 	// or all of a round trip if there are more. This filters out jitter but not a standing queue.
@@ -81,7 +81,7 @@ func (r *RTT) Assume(smoothed, variance time.Duration) {
 // at most heldTrips round trips, or for least if that's longer.
 func (r *RTT) Held(now, least time.Duration) {
 	if r.Known() {
-		r.held = now
+		r.outageEnd = now
 		r.maxHeld = max(heldTrips*r.Smoothed, least)
 	}
 }
@@ -95,7 +95,7 @@ func (r *RTT) Held(now, least time.Duration) {
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
-	held := r.maxHeld > 0 && now-sample < r.held
+	held := r.maxHeld > 0 && now-sample < r.outageEnd
 	if held {
 		sample = min(sample, r.maxHeld)
 	}

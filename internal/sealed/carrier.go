@@ -142,45 +142,55 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 		mayBlock: socket.sys.Blocks(),
 		done:     make(chan struct{}),
 	}
-	c.run.writer = udp.NewWriter(socket.sys)
-	c.run.pinger.every = config.PingTime
-
-	c.inbox = newInbox(c.packetsArrived)
-	c.inbox.allBorrowed = &socket.borrowed
+	c.run = runner{
+		writer: udp.NewWriter(socket.sys),
+		pinger: pinger{every: config.PingTime},
+	}
+	c.inbox = socket.newInbox(c.packetsArrived)
 	remote, _ := config.Addrs()
 	c.inbox.setRemote(udp.AddrPort(remote))
-
-	c.worker = worker{
-		handOff:    c.handOff,
-		work:       c.loop,
-		inboxEmpty: c.inbox.empty,
-		realTime:   socket.realTime,
-		wakeups:    bell.New(),
-		queue:      socket.timers,
-	}
-	c.worker.alarm.Fire = c.worker.alarmFired
-
-	if err = c.deriveIDs(); err != nil {
+	c.initWorker()
+	err = c.deriveIDs()
+	if err != nil {
 		return nil, err
 	}
 	// Packets for our ids may be arriving already, so register last.
-	if err = socket.register(c.inbox, c.issued...); err != nil {
+	err = socket.register(c.inbox, c.issued...)
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
+// initWorker connects the worker to the carrier.
+func (c *Carrier) initWorker() {
+	w := &c.worker
+	w.handOff = c.handOff
+	w.work = c.loop
+	w.inboxEmpty = c.inbox.empty
+	w.realTime = c.socket.realTime
+	w.queue = c.socket.timers
+	w.wakeups = bell.New()
+	w.alarm.Fire = w.alarmFired
+}
+
 // deriveIDs derives the first ids of both ends.
-func (c *Carrier) deriveIDs() (err error) {
-	ours, theirs := toClient, toServer
+func (c *Carrier) deriveIDs() error {
+	in, out := toClient, toServer
 	if !c.config.Client {
-		ours, theirs = theirs, ours
+		in, out = out, in
 	}
-	if c.peerIDs, err = exportIDs(c.config.Exporter, c.config.Instance, theirs); err != nil {
+	issued, err := exportIDs(c.config.Exporter, c.config.Instance, in)
+	if err != nil {
 		return err
 	}
-	c.issued, err = exportIDs(c.config.Exporter, c.config.Instance, ours)
-	return err
+	peerIDs, err := exportIDs(c.config.Exporter, c.config.Instance, out)
+	if err != nil {
+		return err
+	}
+	c.issued = issued
+	c.peerIDs = peerIDs
+	return nil
 }
 
 // Issue returns another id for a peer that has used one. If that makes more than maxIDs, the
@@ -219,7 +229,7 @@ func (c *Carrier) AddIDs(ids ...ID) {
 func (c *Carrier) SpareIDs() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.session.spares)
+	return c.session.spareIDs()
 }
 
 // Lock locks session and source and returns the time to pass to their methods. The carrier
@@ -314,9 +324,11 @@ func (c *Carrier) Stats() CarrierStats {
 // maxPacket returns the size in bytes of the largest packet that collect could build for bulk
 // now. The caller holds the lock, which also guards run.pathLimit.
 func (c *Carrier) maxPacket() int {
-	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
-	return c.session.limit(forPayload, max(SafePacket, c.run.pathLimit), jumbo)
+	return c.session.limit(forPayload, max(SafePacket, c.run.pathLimit), c.mayUseJumbo())
 }
+
+// mayUseJumbo reports whether jumbo packets may be used if the path carries them.
+func (c *Carrier) mayUseJumbo() bool { return !c.config.NoJumbo && c.socket.sys.GSO.Load() }
 
 // packetsArrived is called after packets were put into an empty inbox. If inline is true, they
 // may be handled on the calling goroutine, which is the socket's reader.

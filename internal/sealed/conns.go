@@ -56,8 +56,8 @@ func (c *plainConn) Unsent() error {
 	return nil
 }
 
-// A sizedConn is the QUIC side of a udp.SystemConn that isn't a *net.UDPConn.
-type sizedConn struct {
+// A systemConn is the QUIC side of a udp.SystemConn that isn't a *net.UDPConn.
+type systemConn struct {
 	*plainConn
 	udp.SystemConn
 }
@@ -67,7 +67,7 @@ type sizedConn struct {
 //
 // Only one goroutine, quic-go's reader, may read.
 type udpConn struct {
-	sizedConn
+	systemConn
 	udp *net.UDPConn
 
 	// Reading. Used only by quic-go's reader.

@@ -14,7 +14,7 @@ func TestReadJoined(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	ours := "\x04" // though too short for an id
 	end := errors.New("closed")
-	c := &udpConn{sizedConn: sizedConn{plainConn: &plainConn{socket: s}}, reader: &script{joined: testkit.GRO, end: end, batches: [][]string{
+	c := &udpConn{systemConn: systemConn{plainConn: &plainConn{socket: s}}, reader: &script{joined: testkit.GRO, end: end, batches: [][]string{
 		{"@single", "gro:2:@a@b@c@", "gro:1:" + ours + "@" + ours + "A", ""},
 		{ours, "gro:1:" + ours + ours},
 		{"@last"},

@@ -87,7 +87,7 @@ type inbox struct {
 	droppedFull, droppedFromOthers atomic.Uint64
 }
 
-// newInbox returns an inbox that calls notify.
+// newInbox returns an inbox that may not borrow. See also Socket.newInbox.
 func newInbox(notify func(inline bool)) *inbox { return &inbox{notify: notify, base: time.Now()} }
 
 // setRemote sets the peer's address. It is called when QUIC has a new one.
@@ -114,8 +114,11 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (wasEmpty 
 // isRemote reports whether from is the peer's address.
 func (b *inbox) isRemote(from netip.AddrPort) bool {
 	remote := b.remote.Load()
-	if remote == nil || *remote == from {
-		return remote != nil
+	if remote == nil {
+		return false
+	}
+	if *remote == from {
+		return true
 	}
 	// A link-local server may have been dialed without a zone, but its packets come from an
 	// address with one.

@@ -70,7 +70,8 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 		return nil, fmt.Errorf("sealed: deriving IV: %w", err)
 	}
 	copy(g.iv[:], iv)
-	if g.aead, err = s.aead(key); err != nil {
+	g.aead, err = s.aead(key)
+	if err != nil {
 		return nil, fmt.Errorf("sealed: making AEAD: %w", err)
 	}
 	return g, nil

@@ -62,15 +62,17 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 // we've received the packet before, because a copy may have been opened but not accepted yet.
 func (o *opener) open(packet []byte) (p openedPacket) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
-	if p.drop = checkHeader(packet); p.drop != dropNone {
+	p.drop = checkHeader(packet)
+	if p.drop != dropNone {
 		return p
 	}
 	sealed := packet[headerBytes:]
 	copy(o.header[:], packet)
 	o.mask.apply(o.header[:], sealed)
 	p.number = recovery.Number(o.window.Next, uint64(headerNumber(o.header[:])), 32)
-	if p.drop = o.checkNumber(p.number); p.drop != dropNone {
-		return p // before we spend time on decrypting it
+	p.drop = o.checkNumber(p.number) // before we spend time on decrypting the packet
+	if p.drop != dropNone {
+		return p
 	}
 	keys := o.keys(p.number)
 	if keys == nil {

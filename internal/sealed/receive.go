@@ -24,7 +24,8 @@ func (s *Session) handle(at time.Time, p openedPacket) error {
 		return nil
 	}
 	expected := s.opener.window.Next
-	if why := s.opener.accept(p); why != dropNone {
+	why := s.opener.accept(p)
+	if why != dropNone {
 		return s.countDrop(why)
 	}
 	s.liveness.packetReceived(t)
@@ -76,7 +77,8 @@ func (s *Session) consume(t time.Duration, frames []byte) (want urgency, err err
 		if n > maxFrames {
 			return askNever, violation("packet has more than %d frames", maxFrames)
 		}
-		if frames, err = f.consume(frames); err != nil {
+		frames, err = f.consume(frames)
+		if err != nil {
 			return askNever, violation("%v", err)
 		}
 		switch f.kind {

@@ -158,6 +158,9 @@ func (r *reporter) noteBuilt(asked bool) {
 	}
 }
 
+// freeArrivals frees the memory of the arrivals. There must be no pending packets.
+func (r *reporter) freeArrivals() { r.arrivals.free() }
+
 // moved is called when the path has changed. Round trips of the previous path don't count.
 func (r *reporter) moved() { r.returnPath.reset() }
 

@@ -76,7 +76,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
 	// Only bulk is sent in jumbo packets.
-	jumbo := c.bulk.Load() && !c.config.NoJumbo && c.socket.sys.GSO.Load()
+	jumbo := c.bulk.Load() && c.mayUseJumbo()
 	at := 0
 	for n := range burstPackets {
 		if n == udp.MaxSegments && c.session.MaySend(now) {

@@ -78,6 +78,18 @@ func (m *memoryTimer) dueAt(packets uint64) (at time.Duration, ok bool) {
 	return m.lastTrim + trimAfter, packets != m.packetsFreed
 }
 
+// idle reports whether no packet was sent or received since the last trim.
+func (m *memoryTimer) idle(packets uint64) bool { return packets == m.packetsThen }
+
+// trimmed is called at the end of a trim. freedAll is true if there's nothing left to free.
+func (m *memoryTimer) trimmed(t time.Duration, packets uint64, freedAll bool) {
+	m.lastTrim = t
+	m.packetsThen = packets
+	if freedAll {
+		m.packetsFreed = packets
+	}
+}
+
 // Stats counts the events of a session.
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
@@ -208,7 +220,8 @@ func (s *Session) makeKeys() error {
 	if err != nil {
 		return err
 	}
-	if s.sealer, err = newSealer(suite, c.Exporter, c.Instance, out); err != nil {
+	s.sealer, err = newSealer(suite, c.Exporter, c.Instance, out)
+	if err != nil {
 		return err
 	}
 	s.opener, err = newOpener(suite, c.Exporter, c.Instance, in)
@@ -238,6 +251,9 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 
 // AddIDs adds spare ids issued by the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
+
+// spareIDs returns the number of the peer's unused ids.
+func (s *Session) spareIDs() int { return len(s.spares) }
 
 // Rotate changes to an unused id of the peer, so that an observer can't tell that two addresses
 // belong together (RFC 9000, section 9.5). It returns false if there is no spare id.
@@ -314,15 +330,13 @@ func (s *Session) Advance(now time.Time) error {
 // it frees everything that we keep about single packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
-	idle := s.packetCount() == s.memory.packetsThen
-	if idle && s.records.Len() == 0 && !s.reporter.hasPending() {
+	freeAll := s.memory.idle(s.packetCount()) && s.records.Len() == 0 && !s.reporter.hasPending()
+	if freeAll {
 		s.control.Rest()
-		s.reporter.arrivals.free()
+		s.reporter.freeArrivals()
 		s.arrivals = nil
-		s.memory.packetsFreed = s.packetCount()
 	}
-	s.memory.lastTrim = t
-	s.memory.packetsThen = s.packetCount()
+	s.memory.trimmed(t, s.packetCount(), freeAll)
 }
 
 // packetCount returns the number of packets that we have sent and received.

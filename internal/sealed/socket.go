@@ -90,15 +90,22 @@ func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.Raw != nil {
 		return &udpConn{
-			sizedConn: sizedConn{plain, s.sys.UDP},
-			udp:       s.sys.UDP,
-			reader:    udp.NewReader(s.sys),
+			systemConn: systemConn{plain, s.sys.UDP},
+			udp:        s.sys.UDP,
+			reader:     udp.NewReader(s.sys),
 		}
 	}
 	if system, ok := s.sys.Conn.(udp.SystemConn); ok {
-		return &sizedConn{plain, system}
+		return &systemConn{plain, system}
 	}
 	return plain
+}
+
+// newInbox returns an inbox that may borrow from the socket.
+func (s *Socket) newInbox(notify func(inline bool)) *inbox {
+	b := newInbox(notify)
+	b.allBorrowed = &s.borrowed
+	return b
 }
 
 // register makes b the inbox of ids, and delivers packets for them that arrived within the last

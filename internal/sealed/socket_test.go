@@ -102,7 +102,7 @@ func TestReadBatchKeepsOurs(t *testing.T) {
 	id := s.issue(box)
 	ours, unknown := sealedFor(id, "x"), sealedFor(ID{}, "y")
 	end := errors.New("closed")
-	c := &udpConn{sizedConn: sizedConn{plainConn: &plainConn{socket: s}}, reader: &script{end: end, batches: [][]string{
+	c := &udpConn{systemConn: systemConn{plainConn: &plainConn{socket: s}}, reader: &script{end: end, batches: [][]string{
 		{ours, "@quic1", ours, unknown, "@quic2", "\x0f"},
 		{ours, ours},
 		{},
