@@ -28,7 +28,7 @@ const (
 	slackPackets = 2
 
 	// After bulk has paused for bulkPause and for bulkPauseTrips round trips, the start begins
-	// again. On a long path, a pause of one second may just be a window that's used up.
+	// again. On a long path, bulk may pause for a second just to wait for acks.
 	bulkPause      = time.Second
 	bulkPauseTrips = 4
 

@@ -33,10 +33,10 @@ type Mark struct {
 // A rate estimates the path's delivery rate as the highest that acks have shown in the last
 // rateRounds rounds.
 type rate struct {
-	delivered   int64         // bytes acked, or lost while no queue stood
-	deliveredAt time.Duration // when a packet was last acked
-	firstSent   time.Duration // when the packet of the latest sample was sent
-	limitedTill int64         // packets sent at smaller values of delivered are limited by the application
+	delivered    int64         // bytes acked, or lost while no queue stood
+	deliveredAt  time.Duration // when a packet was last acked
+	firstSent    time.Duration // when the packet of the latest sample was sent
+	limitedUntil int64         // packets sent at smaller values of delivered are limited by the application
 
 	roundEnd int64 // a round ends when a packet sent at this value of delivered is acked
 	round    int
@@ -55,12 +55,12 @@ func (r *rate) mark(now time.Duration, inFlight int) Mark {
 		delivered:   r.delivered,
 		deliveredAt: r.deliveredAt,
 		firstSent:   r.firstSent,
-		limited:     r.delivered < r.limitedTill,
+		limited:     r.delivered < r.limitedUntil,
 	}
 }
 
 // limited is called when the application has nothing more to send.
-func (r *rate) limited(inFlight int) { r.limitedTill = r.delivered + int64(max(inFlight, 1)) }
+func (r *rate) limited(inFlight int) { r.limitedUntil = r.delivered + int64(max(inFlight, 1)) }
 
 // count adds a packet, which the path has carried, to delivered, unless it was added before.
 func (r *rate) count(m *Mark, size int) {

@@ -35,7 +35,7 @@ func isSealed(packet []byte) bool {
 	return len(packet) > 0 && packet[0] >= minFirst && packet[0] <= maxFirst
 }
 
-// appendHeader appends a header with the number in clear.
+// appendHeader appends a header with the number in the clear.
 func appendHeader(b []byte, to ID, number uint64) []byte {
 	b = append(b, firstSealed)
 	b = append(b, to[:]...)

@@ -23,8 +23,8 @@ const (
 	// On a short path, we then still probe about twice a second.
 	maxBackoffs = 4
 
-	// gapDecay is the part of longestGap by which it decays with each packet. With a sixteenth,
-	// it still shows the time between two of the peer's ticks if each tick sends several packets.
+	// longestGap decays by 1/gapDecay with each packet. That is slow enough for it to show the time
+	// between two of the peer's ticks even if each tick sends several packets.
 	gapDecay = 16
 )
 

@@ -95,7 +95,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 		}
 	}
 	s.mtu.acked(n, r)
-	s.reporter.knownBelow = max(s.reporter.knownBelow, r.knownBelow)
+	s.reporter.peerKnows(r.knownBelow)
 
 	s.stats.Acked++
 	if r.paced {

@@ -12,15 +12,19 @@ const (
 	// 13.2.2, recommends 2 packets, but it permits more. A report lists the arrival time of each
 	// packet, so one for four packets tells the peer as much as two for two each.
 	reportAfter = 4
+	// Feedback for bulk waits for 1/delayParts of the round trip, so that the sender's window
+	// advances in small steps. Between two reports there is at least half of that, 1/gapParts.
+	delayParts = 8
+	gapParts   = 2 * delayParts
 	// maxReportDelay is the maximum time that feedback for bulk may wait, even if the round
 	// trip is long. It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
 	maxReportDelay = 25 * time.Millisecond
 	// minReportDelay is a lower bound for that time, because clocks and timers may be coarser
 	// than a short round trip.
 	minReportDelay = 100 * time.Microsecond
-	// The minimum time between two reports is a sixteenth of the round trip, but at most
-	// maxReportGap unless the return path is filling up. One report per millisecond takes
-	// 0.9 Mbit/s, which is more than many return paths can carry.
+	// maxReportGap limits the minimum time between two reports, unless the return path is filling
+	// up. It can't be much shorter, because one report per millisecond takes 0.9 Mbit/s, which is
+	// more than many return paths can carry.
 	maxReportGap = 2 * time.Millisecond
 
 	// If the last round trips have all exceeded the minimum by more than backoffAfter, our own
@@ -113,8 +117,8 @@ func (r *reporter) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = unknownReportRTT
 	}
-	r.minGap = max(min(rtt/16, maxReportGap), r.returnPath.backoff())
-	r.maxDelay = min(max(rtt/8, minReportDelay), maxReportDelay)
+	r.minGap = max(min(rtt/gapParts, maxReportGap), r.returnPath.backoff())
+	r.maxDelay = min(max(rtt/delayParts, minReportDelay), maxReportDelay)
 }
 
 // note records a packet that arrived at the time arrived and was handled at t. In between, it
@@ -146,6 +150,10 @@ func (r *reporter) noteLate(number uint64) {
 	r.hasLate = true
 }
 
+// peerKnows is called when a report is acked. The peer knows whether each number below end was
+// received.
+func (r *reporter) peerKnows(end uint64) { r.knownBelow = max(r.knownBelow, end) }
+
 // pingDue reports whether a packet that carries only a report should ask for an ack.
 func (r *reporter) pingDue() bool { return r.sinceAsked+1 >= pingAfter }
 
@@ -172,12 +180,17 @@ func (r *reporter) dueAt() (at time.Duration, ok bool) {
 	if !r.hasPending() {
 		return 0, false
 	}
-	at = r.playSince + r.playDelay
-	switch soon := r.pendingSince + r.maxDelay; {
+	pendingAt := r.pendingSince + r.maxDelay
+	playAt := r.playSince + r.playDelay
+	switch {
 	case r.urgent || r.pending >= reportAfter:
 		at = r.pendingSince
-	case r.playPending == 0 || r.pending > 0 && soon < at:
-		at = soon
+	case r.playPending == 0:
+		at = pendingAt
+	case r.pending == 0:
+		at = playAt
+	default:
+		at = min(pendingAt, playAt)
 	}
 	return max(at, r.lastBuilt+r.minGap), true
 }
