@@ -1,13 +1,13 @@
 package link
 
 const (
-	maxBurst  = 96 // the peer's quic-go queues 128 datagrams and drops what exceeds that
+	maxBurst  = 96 // fits into the peer's quic-go, which queues 128 datagrams and drops the rest
 	minBurst  = 32 // losses don't reduce the size of a burst below this
 	burstStep = 8  // how much larger the next burst may be if nothing was lost
 )
 
-// A burst limits how many datagrams we send without a pause. The limit is halved when packets get
-// lost: whether the path dropped them or the receiver couldn't keep up, shorter bursts help.
+// A burst limits how many datagrams we send without a pause. The limit is halved when packets are
+// lost, because shorter bursts help both a path that drops packets and a slow receiver.
 type burst struct {
 	sent int    // datagrams sent since the last pause
 	size int    // how many may be sent before the next

@@ -19,13 +19,12 @@ type Carrier interface {
 	// ReceiveDatagram waits for a datagram or until ctx is done. The datagram belongs to the
 	// caller.
 	//
-	// An error ends the link. If the peer has closed the connection, the error wraps a
+	// An error ends the link. If the peer closed the connection, the error wraps a
 	// *[CloseError] with the peer's code and reason.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
 	// SendQueue returns the number of datagrams that the carrier queues, in order, before
-	// SendDatagram blocks. It is 0 if any call of SendDatagram may block. The result never
-	// changes.
+	// SendDatagram blocks, or 0 if any call of SendDatagram may block. The result never changes.
 	SendQueue() int
 
 	// Path returns what the carrier knows about the path. It is called for every datagram, so it
@@ -41,10 +40,10 @@ const (
 	// because the peer acknowledges the QUIC packet that contains it.
 	Ping = 0x0f
 
-	// pingBytes is the size of a ping. A server that has restarted answers with a stateless
-	// reset, but only if the packet is larger than the reset itself (RFC 9000, section 10.3.3).
-	// It wouldn't answer a packet of 42 bytes. We need the reset, because a restarted server
-	// can't answer sealed packets at all.
+	// pingBytes is the size of a ping. It must be large enough for a server that has restarted to
+	// answer with a stateless reset, because such a server can't answer sealed packets at all. A
+	// reset must be smaller than the packet that it answers (RFC 9000, section 10.3.3), so a ping
+	// in a packet of 42 bytes would get none.
 	pingBytes = 16
 )
 
@@ -61,5 +60,5 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("link: datagram too large, the path takes %d bytes", e.Max)
+	return fmt.Sprintf("link: datagram too large; the path's limit is %d bytes", e.Max)
 }

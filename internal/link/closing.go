@@ -17,8 +17,8 @@ const (
 	maxReason = 256
 )
 
-// ErrUndelivered is the cause of a close if some reliable data wasn't acknowledged in time.
-var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
+// ErrUndelivered is the cause of a close if the peer didn't acknowledge all reliable data in time.
+var ErrUndelivered = fmt.Errorf("link: reliable data not acknowledged within %v of Close", drainTime)
 
 // A CloseError says which side closed the connection, and why.
 type CloseError struct {
@@ -29,11 +29,11 @@ type CloseError struct {
 }
 
 func (e *CloseError) Error() string {
-	side := "here"
+	by := "locally"
 	if e.Remote {
-		side = "by the peer"
+		by = "by the peer"
 	}
-	s := fmt.Sprintf("link: closed %s: code %d", side, e.Code)
+	s := fmt.Sprintf("link: closed %s: code %d", by, e.Code)
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}
@@ -42,31 +42,45 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.Cause }
 
-// violation returns the error that ends the link after a machine's Receive or Advance has failed
-// with err.
+// violation returns the error that ends the link after a machine's Receive or Advance failed with
+// err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
 	if !errors.As(err, &coded) {
-		// The machine has no code for this, so close with 0.
+		// The machine has no code for this error, so close with code 0.
 		return &CloseError{Reason: err.Error(), Cause: err}
 	}
 	code, reason := coded.CloseCode()
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is the state of closing a link. Close requests it, end decides on the error, and
-// finish does the rest.
+// closing is the state of a link's close. Close requests it, end settles the link's error, and
+// finish shuts everything down. The link's lock may be held when mu is taken, but never the other
+// way around.
 type closing struct {
-	mu        sync.Mutex  // taken last, whether or not the link's lock is held
-	requested *CloseError // set by Close, which waits for the drain
-	deadline  *time.Timer // ends the drain after drainTime
+	mu        sync.Mutex
+	requested *CloseError // the arguments of Close; nil if it wasn't called
+	deadline  *time.Timer // ends the drain after drainTime; set along with requested
 	err       error       // why the link ended; nil while it runs
 }
 
-// Close ends the connection as soon as the peer has acknowledged all reliable data, but after one
-// second at the latest. It uncorks play, so that the calls of the current tick are sent too.
+// result returns the error of a link that ends because of cause, which is nil if a Close delivered
+// everything. The caller holds mu.
+func (c *closing) result(cause error) error {
+	if closed, ok := errors.AsType[*CloseError](cause); ok {
+		cause = closed // without what the carrier wrapped around the peer's error
+	}
+	if c.requested == nil {
+		return cause
+	}
+	c.requested.Cause = cause
+	return c.requested
+}
+
+// Close ends the connection once the peer has acknowledged all reliable data, or after drainTime
+// if that comes first. It uncorks play, so that the calls of the current tick are sent too.
 //
-// It returns at once, and may be called with or without the lock. Close is a no-op if it was
+// It returns at once, and may be called with or without the lock. It is a no-op if Close was
 // called before, or if the link has ended.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
@@ -84,31 +98,34 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once, and may be called
-// with or without the lock. If Close was called before, the peer still gets the code and the
-// reason passed to Close.
+// Abort ends the connection without a drain. It returns at once, and may be called with or without
+// the lock. If Close was called before, the peer still gets the code and the reason of that Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done returns a channel that is closed once the connection has ended. By then the reader and the
-// writer have returned, and the machines have received every datagram that arrived.
+// Done returns a channel that is closed once the connection has ended, which is after the reader
+// and the writer have returned and the machines have received every datagram that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns why the connection ended, or nil if it hasn't yet. If one of the ends has closed it,
-// the error is a [*CloseError]. Its Cause is set if Close couldn't deliver everything. If neither
-// end has closed it, Err returns the carrier's error.
+// Err returns why the connection ended, or nil if it hasn't ended yet. The error is a [*CloseError]
+// if either side closed the connection, with a Cause if Close couldn't deliver everything.
+// Otherwise it is the carrier's error.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link. Only the first call has an effect. It doesn't wait for the carrier, which
-// finish closes on another goroutine.
+// endDrained ends the link after the drain of a Close has delivered everything. Only a link that is
+// draining may call it, because otherwise there is no error to end with.
+func (l *Link) endDrained() { l.end(nil) }
+
+// end ends the link because of cause. If Close was called before, its error becomes the link's
+// error, and cause becomes its Cause.
 //
-// If Close was called before, its error becomes the link's error, and cause becomes its Cause. A
-// nil cause means that everything was delivered, which can only happen after a Close.
+// Only the first call has an effect. It doesn't wait for the carrier, because finish closes that on
+// a goroutine of its own.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -116,36 +133,30 @@ func (l *Link) end(cause error) {
 	if c.err != nil {
 		return
 	}
-	c.err = cause
-	if closed, ok := errors.AsType[*CloseError](cause); ok {
-		// The peer closed the connection. Remove what the carrier has wrapped around the peer's
-		// error.
-		c.err = closed
-	}
-	if c.requested != nil {
+	c.err = c.result(cause)
+	if c.deadline != nil {
 		c.deadline.Stop()
-		c.requested.Cause = c.err
-		c.err = c.requested
 	}
 	l.cancel()
 	go l.finish(c.err)
 }
 
-// finish shuts down the carrier, the reader and the writer, passes everything that has arrived to
-// the machines, and then tells the owner.
+// finish shuts down the carrier, the reader and the writer, in that order, because closing the
+// carrier unblocks the other two. Then it passes what they left in the ring to the machines, and
+// tells the owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	}
-	// This unblocks a writer in SendDatagram. It fails only if the carrier has ended already.
+	// An error only means that the carrier has ended already.
 	_ = l.carrier.CloseWithError(code, cut(reason, maxReason))
 	l.state.Store(stopped)
 	l.reading.Wait()
-	l.writing <- struct{}{} // wait for the writer to return, and keep it from starting again
+	l.running.Lock() // waits for the writer to return
 	l.timer.Stop()
 	l.receiveRest()
-	<-l.writing
+	l.running.Unlock()
 	close(l.done)
 	l.config.Wake()
 	l.config.Ended()
@@ -154,9 +165,13 @@ func (l *Link) finish(err error) {
 // receiveRest passes the datagrams that are left in the ring to the machines, until one of them
 // fails.
 func (l *Link) receiveRest() {
-	for failed := false; !failed && !l.ring.empty(); {
-		failed = l.receive(l.LockNow()) != nil
+	for !l.ring.empty() {
+		now := l.LockNow()
+		err := l.receive(now)
 		l.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 

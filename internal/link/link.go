@@ -10,21 +10,20 @@ import (
 
 // Config holds the settings of a link. The zero value of each field is valid.
 type Config struct {
-	// Wake is called after a machine's Wake has returned true, and once more after Done has
-	// been closed. The call may come from any goroutine, without the link's lock, and must not
-	// block.
+	// Wake is called after a machine's Wake returns true, and once more after Done is closed.
+	// It may be called from any goroutine, without the link's lock, and must not block.
 	Wake func()
 
-	// Ended is called once, after Done has been closed and Wake has been called for the
-	// last time. It runs on its own goroutine, so it may block, even to wait for other
-	// users of the link.
+	// Ended is called once, after Done is closed and Wake has returned for the last time. It
+	// may block, even to wait for other users of the link, because it runs on a goroutine of
+	// its own.
 	Ended func()
 
-	// Rate limits unreliable data and bulk. There is no limit if it's nil.
+	// Rate limits unreliable data and bulk. If it's nil, there is no limit.
 	Rate Rate
 
-	// Logger gets a message when a path shrinks and when we drop datagrams. Nothing is
-	// logged if it's nil.
+	// Logger gets a message when a path shrinks and when we drop datagrams. If it's nil,
+	// nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -54,26 +53,26 @@ type Link struct {
 	sealed   sealed       // the second carrier
 	failed   error        // a machine's violation; after one, we call no machine again
 	uncorked bool         // a Close has uncorked play
-	limiter  limiter      // what Config.Rate currently holds back
+	limiter  limiter      // until when Config.Rate delays unreliable data and bulk
 	queued   carrierQueue // the datagrams that may be in the carrier's queue
 	mtu      mtu          // the maximum size of the next datagram
 	pacer    pacer        // when the next datagram may be sent
-	heard    time.Time    // when a machine last received a datagram, or when the link started
+	heard    time.Time    // when a machine last received a datagram; at first, when the link started
 
 	// The sleeping writer, which has no goroutine. Guarded by mu.
-	parked bool        // the writer found nothing to do, and won't look again until woken
+	parked bool        // the writer found nothing to do, and doesn't look again until it's woken
 	timer  *time.Timer // wakes the writer at wakeAt
 	wakeAt time.Time   // in the past if the timer isn't set
 
 	// Shared by the reader, the writer and the callers of Unlock. ring has its own lock, and write
-	// is set once by New. writer belongs to the goroutine that holds the token in writing.
-	ring    ring          // datagrams received while the writer was busy
-	state   atomic.Int32  // the writer's: asleep, awake, recheck or stopped
-	writing chan struct{} // holds a token while the writer's goroutine runs
+	// is set once by New.
+	ring    ring         // datagrams received while the writer was busy
+	state   atomic.Int32 // the writer's: asleep, awake, recheck or stopped
+	running chanMutex    // held by the writer's goroutine while it runs; guards writer
 	writer  writer
 	write   func()      // writer.write, bound once so that waking the writer doesn't allocate
 	sending atomic.Bool // the writer is in SendDatagram
-	warned  atomic.Bool // we have logged that the ring was full
+	warned  atomic.Bool // we logged that the ring was full
 	counts  counters
 
 	// expected is how many bytes of bulk Expect has announced. The machines only learn whether it
@@ -81,7 +80,7 @@ type Link struct {
 	expected atomic.Int64
 
 	// The end.
-	draining atomic.Bool // a Close waits until the peer has acknowledged all reliable data
+	draining atomic.Bool // Close was called, and waits for the peer to acknowledge all reliable data
 	closing  closing
 	ctx      context.Context    // ends the reader and the writer
 	cancel   context.CancelFunc // cancels ctx
@@ -97,7 +96,7 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 		carrier: c,
 		play:    play,
 		slots:   []slot{{Machine: play, first: play.FirstByte(), second: play.FirstByte()}},
-		writing: make(chan struct{}, 1),
+		running: make(chanMutex, 1),
 		done:    make(chan struct{}),
 		heard:   time.Now(),
 	}
@@ -123,18 +122,19 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 // block. While holding the lock, it may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow calls Lock and then returns the time. Machines rely on time never going backward,
-// which is true of times that are read with the lock held.
+// LockNow calls Lock and then returns the time. The order matters, because machines rely on a time
+// that never goes backward, and only times that are read with the lock held are in order.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces the number of bytes of bulk that the machines will be given later, in
-// addition to what they hold already. Each call replaces the previous announcement. It is safe
+// Expect announces the number of bytes of bulk (transfers) that the machines will be given later,
+// in addition to what they already hold. Each call replaces the previous announcement. It is safe
 // for concurrent use, but the caller must not hold the lock.
 func (l *Link) Expect(bytes int64) {
-	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
+	before := l.expected.Swap(bytes)
+	if (before > 0) == (bytes > 0) {
 		// The machines only need to know whether there is more to come.
 		return
 	}
@@ -149,19 +149,22 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock. If there is something to send, Unlock sends it rather than
-// waking the sleeping writer or the sealed carrier's goroutine. It wakes one of them only if
-// sending might block.
+// Unlock releases the lock. If there is something to send, Unlock sends it, and wakes the sleeping
+// writer or the sealed carrier's goroutine only if sending might block.
 func (l *Link) Unlock() {
-	switch by := l.sealed.carrier; {
-	case by == nil && l.parked && l.takeChanges():
+	switch {
+	case l.sealed.inUse():
+		if l.takeChanges() {
+			l.sealed.carrier.Unlock()
+		} else {
+			l.mu.Unlock()
+		}
+	case l.parked && l.takeChanges():
 		o := l.sendDirect()
 		l.mu.Unlock()
 		l.carryOut(o)
-	case by != nil && l.takeChanges():
-		by.Unlock()
 	default:
-		// Nothing to send, or the writer is awake and will find it.
+		// Nothing changed, or the writer is awake and will find what changed.
 		l.mu.Unlock()
 	}
 	l.emptyRing()
@@ -170,43 +173,45 @@ func (l *Link) Unlock() {
 // UnlockLater is like Unlock, for a caller that unlocks many links in a row. It leaves sealed
 // packets to the carrier's goroutine instead of sending them itself.
 func (l *Link) UnlockLater() {
-	if l.sealed.carrier == nil {
+	if !l.sealed.inUse() {
 		l.Unlock()
 		return
 	}
 	if l.takeChanges() {
-		l.sealed.carrier.Wake()
+		l.sealed.wake()
 	}
 	l.mu.Unlock()
 	l.emptyRing()
 }
 
-// drainSealed uncorks play and wakes the sealed carrier once a Close has started to drain. The
-// writer would do this too, but it may be blocked in the first carrier for a long time.
+// drainSealed uncorks play and wakes the sealed carrier, so that the drain of a Close can begin.
+// The writer would do this too, but it may be blocked in the first carrier for a long time.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()
-	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake()
-	}
+	l.sealed.wake()
 	l.mu.Unlock()
 	l.emptyRing()
 }
 
-// takeChanges reports whether any machine has changed since the last call and must be looked at.
-// It asks every machine, even after one has said yes, because asking clears the answer.
+// takeChanges reports whether any machine has changed since the last call. It asks every machine,
+// even after one has said yes, because asking clears the answer.
 func (l *Link) takeChanges() (changed bool) {
 	for i := range l.slots {
-		changed = l.slots[i].Changed() || changed
+		if l.slots[i].Changed() {
+			changed = true
+		}
 	}
 	return changed
 }
 
-// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges, it
-// asks every machine.
+// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges, it asks every
+// machine.
 func (l *Link) takeWakeUps() (woken bool) {
 	for i := range l.slots {
-		woken = l.slots[i].Wake() || woken
+		if l.slots[i].Wake() {
+			woken = true
+		}
 	}
 	return woken
 }

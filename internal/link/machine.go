@@ -17,14 +17,14 @@ type Machine interface {
 	// the method returns.
 	Receive(now time.Time, datagram []byte) error
 
-	// AppendPacket builds the next datagram if one may be sent now. It has at most size bytes.
+	// AppendPacket builds the next datagram, of at most size bytes, if one may be sent now.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
 
 	// Unsent takes back the newest datagram from AppendPacket, because it couldn't be sent.
 	Unsent(number uint64)
 
 	// Advance runs the timers that are due. It is called before every AppendPacket. After Advance,
-	// a packet can be built, or NextTimeout returns a time later than now. An error ends the
+	// either a packet can be built or NextTimeout returns a time later than now. An error ends the
 	// connection, just as an error from Receive does.
 	Advance(now time.Time) error
 
@@ -43,12 +43,12 @@ type Machine interface {
 
 	// Fate tells the machine whether a datagram arrived or was lost. It is called only while the
 	// path's Fates is set. The machine must not free the content of a datagram that arrived,
-	// because only the peer's machine acknowledges the content.
+	// because that is acknowledged by the peer's machine rather than by its carrier.
 	Fate(now time.Time, number uint64, arrived bool)
 
 	// SetWindow limits the bytes that the machine may have in flight, because any more would only
-	// wait inside the carrier. The limit is the part of the path's congestion window that isn't
-	// taken by other machines' bytes in flight, but at least half of the window.
+	// wait inside the carrier. The limit is what the other machines' bytes in flight leave of the
+	// path's congestion window, but at least half of the window.
 	SetWindow(bytes int)
 
 	// Wake reports whether something has happened that the owner is waiting for. Asking clears
@@ -58,8 +58,7 @@ type Machine interface {
 	// Changed reports whether the link must look at the machine again. Asking clears the answer.
 	//
 	// It returns true if the owner did something that may allow a packet, move the next timeout,
-	// make Wake true or make Advance fail. It also returns true if there is a packet to send
-	// because of a Receive.
+	// make Wake true or make Advance fail, or if there is a packet to send because of a Receive.
 	Changed() bool
 
 	// Drained reports whether all reliable data has been sent and acknowledged.
@@ -72,11 +71,11 @@ type Machine interface {
 	// shorter.
 	Lost() uint64
 
-	// Waiting reports whether the machine has unreliable data, and whether it has bulk, that it
-	// could send now if the data weren't held back.
+	// Waiting reports whether the machine has unreliable data, and whether it has bulk, that only
+	// Hold keeps it from sending now.
 	//
-	// Hold tells the machine which of the two to hold back until the next call. The reason may be
-	// [Config].Rate, or that the carrier has no room.
+	// Hold tells the machine which of the two not to send until the next call, either because of
+	// [Config].Rate or because the carrier has no room.
 	Waiting() (unreliable, bulk bool)
 	Hold(unreliable, bulk bool)
 
@@ -104,7 +103,7 @@ type Play interface {
 	// while smaller packets were acknowledged. Asking clears the answer.
 	BlackHole() bool
 
-	// After Cork(true), the machine gathers what it is given instead of sending it, until
+	// Cork(true) makes the machine gather what it is given instead of sending it, until
 	// Cork(false). Close uncorks the machine, because its queue has to drain.
 	Cork(on bool)
 }
@@ -128,12 +127,12 @@ type slot struct {
 	Machine
 	first, second byte      // first bytes of its datagrams; the same if there's only one
 	extension     Extension // the same machine; nil for the first
-	arrived       time.Time // send time that this machine last gave us for Overtaken
+	arrived       time.Time // newest result of takeArrival
 	window        int       // set by the last SetWindow
 }
 
 // takeArrival returns the time when the extension's newest acknowledged datagram was sent. isNew is
-// true if no earlier call has returned that time.
+// false if an earlier call returned that time or a later one.
 func (s *slot) takeArrival() (at time.Time, isNew bool) {
 	at = s.extension.Arrived()
 	if !at.After(s.arrived) {
@@ -143,8 +142,8 @@ func (s *slot) takeArrival() (at time.Time, isNew bool) {
 	return at, true
 }
 
-// bulkWaits reports whether the machine has bulk that could be sent.
-func (s slot) bulkWaits() bool {
+// hasBulk reports whether the machine has bulk that could be sent.
+func (s slot) hasBulk() bool {
 	_, bulk := s.Waiting()
 	return bulk
 }

@@ -30,6 +30,6 @@ func TestLargeOnesComeBackOneByOne(t *testing.T) {
 	require.Equal(t, 2*holeHold, m.blackHole(now), "found again between two of them")
 	require.Zero(t, m.blackHole(now), "an old report")
 	require.Zero(t, larger(2*holeHold))
-	require.Equal(t, holeTrials, larger((holeTrials-1)*holeTrial+1))
+	require.Equal(t, holeTrials, larger((holeTrials-1)*trialPause+1))
 	require.Equal(t, 1000, larger(time.Second), "they pass again")
 }

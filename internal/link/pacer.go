@@ -4,14 +4,18 @@ import "time"
 
 const (
 	// paceGain is how many congestion windows we send per round trip. quic-go sends two in slow
-	// start. Afterwards it slows down to 5/4 of a window (RFC 9002, section 7.7), but we needn't
-	// follow, since by then the congestion window limits the bytes in flight anyway.
+	// start. It later slows down to 5/4 of a window (RFC 9002, section 7.7), but we don't have to
+	// follow, because the congestion window limits the bytes in flight anyway.
 	paceGain = 2
 
-	// A burst has up to paceBurst datagrams, or what the rate allows in paceTime if that's more,
-	// as in quic-go.
+	// As in quic-go, a burst has up to paceBurst datagrams, or what the rate allows in paceTime if
+	// that's more.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
+
+	// minWait is the shortest wait for the pacer. It is long enough that a single timer releases
+	// several datagrams.
+	minWait = time.Millisecond
 
 	// packetOverhead is how much QUIC adds to a datagram, in bytes: a header with a connection
 	// ID, a frame type and the AEAD's tag.
@@ -21,10 +25,10 @@ const (
 // A pacer is a token bucket (RFC 9002, section 7.7) that gives datagrams to quic-go no faster than
 // quic-go's own pacer would send them.
 //
-// This makes datagrams wait in the machines. Inside quic-go, play couldn't overtake bulk, and the
-// wait would look like a queue on the path.
+// This makes datagrams wait in the machines rather than inside quic-go, where play (the game's own
+// traffic) couldn't overtake bulk, and where the wait would look like a queue on the path.
 //
-// The zero pacer doesn't delay anything. It is guarded by the link's lock.
+// The zero pacer doesn't delay anything. A pacer is guarded by the link's lock.
 type pacer struct {
 	rate   float64   // bytes per second; 0 if unknown, in which case nothing waits
 	size   float64   // size of a full datagram in bytes, with packetOverhead
@@ -32,8 +36,8 @@ type pacer struct {
 	last   time.Time // when the bucket was last filled
 }
 
-// update fills the bucket for the time since it was last filled, at a rate that follows from the
-// carrier's path. size is how large a datagram may be.
+// update calculates the rate from the carrier's path, and fills the bucket at that rate for the
+// time since it was last filled. size is the maximum size of a datagram.
 func (p *pacer) update(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -46,13 +50,12 @@ func (p *pacer) update(now time.Time, path Path, size int) {
 	p.last = now
 }
 
-// wait returns how long the next datagram must wait. A wait lasts at least a millisecond, so that
-// a single timer releases several datagrams.
+// wait returns how long the next datagram must wait, which is 0 or at least minWait.
 func (p *pacer) wait() time.Duration {
 	if p.rate == 0 || p.bucket >= p.size {
 		return 0
 	}
-	return max(time.Millisecond, time.Duration((p.size-p.bucket)/p.rate*float64(time.Second)))
+	return max(minWait, time.Duration((p.size-p.bucket)/p.rate*float64(time.Second)))
 }
 
 // sent takes a datagram's bytes out of the bucket.

@@ -74,7 +74,7 @@ func TestCarrierThatTakesTooLittleEndsTheLink(t *testing.T) {
 			a.SetPath(link.Path{MaxDatagram: limit})
 			under(la, func() { ma.ready = 1 })
 			<-la.Done()
-			require.ErrorContains(t, la.Err(), "a path must take 1163")
+			require.ErrorContains(t, la.Err(), "a path must carry at least 1163")
 			var tooLarge *link.TooLargeError
 			require.ErrorAs(t, la.Err(), &tooLarge)
 			require.Equal(t, limit, tooLarge.Max)
@@ -93,7 +93,7 @@ func TestMachineThatIgnoresTheLimitEndsTheLink(t *testing.T) {
 			ma.ignoreMax = true
 		})
 		<-la.Done()
-		require.ErrorContains(t, la.Err(), "9 refusals in a row")
+		require.ErrorContains(t, la.Err(), "carrier refused 9 datagrams in a row")
 		<-lb.Done()
 	})
 }

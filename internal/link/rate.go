@@ -2,28 +2,56 @@ package link
 
 import "time"
 
-// A Rate limits how fast a connection may send, counting all its carriers together. It only holds
-// back unreliable data and bulk (transfers). Acks, control messages, resends and reliable play
-// count as well, but never have to wait. Its methods are called with the link's lock held.
+// A Rate limits how fast a connection may send, counting all its carriers together. It delays only
+// unreliable data and bulk (transfers). Acks, control messages, retransmissions and reliable play
+// (the game's own traffic) count against the rate as well, but never have to wait. Its methods are
+// called with the link's lock held.
 type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
 
-	// BookBulk books the connection's next turn to send bulk, unless it has one, and returns how
-	// long bulk must wait for it. A turn takes a share of the rate, so a connection must not book
-	// one unless it has bulk to send.
+	// BookBulk books the connection's next turn to send bulk, unless it has one already, and
+	// returns how long bulk must wait for that turn. A turn uses up a share of the rate, so a
+	// connection must not book one unless it has bulk to send.
 	BookBulk(now time.Time) time.Duration
 
 	// Spend counts a datagram when it is sent.
 	Spend(now time.Time, bytes int)
 }
 
-// A limiter holds back what a Rate doesn't allow yet. It is guarded by the link's lock.
+// A limiter delays what a Rate doesn't allow yet. It is guarded by the link's lock.
 type limiter struct {
-	rate    Rate      // nil if there is no limit
-	play    time.Time // when unreliable data may be sent again; zero if it isn't held back
-	bulk    time.Time // the same for bulk
-	holding bool      // we told the machines to hold something back and haven't released it yet
+	rate       Rate      // nil if there is no limit
+	unreliable time.Time // when unreliable data may be sent again; zero if it may be sent now
+	bulk       time.Time // the same for bulk
+	holding    bool      // the last Hold told the machines to hold something
+}
+
+// delaysUnreliable reports whether unreliable data has to wait for the rate.
+func (r *limiter) delaysUnreliable() bool { return !r.unreliable.IsZero() }
+
+// delaysBulk reports whether bulk has to wait for the rate.
+func (r *limiter) delaysBulk() bool { return !r.bulk.IsZero() }
+
+// update asks the rate how long unreliable data and bulk must wait. It asks for each of them only
+// if a machine has some that could be sent otherwise.
+func (r *limiter) update(now time.Time, slots []slot) {
+	if r.rate == nil {
+		return
+	}
+	unreliable, bulk := false, false
+	for i := range slots {
+		u, b := slots[i].Waiting()
+		unreliable = unreliable || u
+		bulk = bulk || b
+	}
+	r.unreliable, r.bulk = time.Time{}, time.Time{}
+	if unreliable {
+		r.unreliable = after(now, r.rate.Play(now))
+	}
+	if bulk {
+		r.bulk = after(now, r.rate.BookBulk(now))
+	}
 }
 
 // spend counts a datagram when it is sent.
@@ -33,45 +61,25 @@ func (r *limiter) spend(now time.Time, bytes int) {
 	}
 }
 
-// Rated reports whether bulk is held back by the rate rather than by the carrier's pacer. The
-// caller holds the lock.
-func (l *Link) Rated() bool { return !l.limiter.bulk.IsZero() }
+// Rated reports whether bulk waits for the rate rather than for the carrier's pacer. The caller
+// holds the lock.
+func (l *Link) Rated() bool { return l.limiter.delaysBulk() }
 
-// holdBack tells the machines what to hold back for now: everything that the rate doesn't allow,
-// and all bulk if paced is set, which means that the carrier's pacer has no room for it. The
-// caller holds the lock.
+// holdBack tells the machines what not to send for now: everything that the rate doesn't allow, and
+// all bulk if paced is set, which means that the carrier's pacer has no room for it. The caller
+// holds the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.limiter
-	if r.rate != nil {
-		l.askRate(now)
-	}
-	play := !r.play.IsZero()
-	bulk := paced || !r.bulk.IsZero()
-	if !play && !bulk && !r.holding {
-		// Nothing is held back, and the machines know it.
+	r.update(now, l.slots)
+	unreliable := r.delaysUnreliable()
+	bulk := paced || r.delaysBulk()
+	if !unreliable && !bulk && !r.holding {
+		// The machines hold nothing already.
 		return
 	}
-	r.holding = play || bulk
+	r.holding = unreliable || bulk
 	for i := range l.slots {
-		l.slots[i].Hold(play, bulk)
-	}
-}
-
-// askRate asks the rate how long unreliable data and bulk must wait. It asks for each of them
-// only if a machine has some that could be sent otherwise. The caller holds the lock.
-func (l *Link) askRate(now time.Time) {
-	r := &l.limiter
-	unreliable, bulk := false, false
-	for i := range l.slots {
-		u, b := l.slots[i].Waiting()
-		unreliable, bulk = unreliable || u, bulk || b
-	}
-	r.play, r.bulk = time.Time{}, time.Time{}
-	if unreliable {
-		r.play = after(now, r.rate.Play(now))
-	}
-	if bulk {
-		r.bulk = after(now, r.rate.BookBulk(now))
+		l.slots[i].Hold(unreliable, bulk)
 	}
 }
 

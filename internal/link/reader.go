@@ -17,8 +17,8 @@ func (l *Link) read() {
 		if l.tryDeliver(datagram) {
 			continue
 		}
-		// The writer will find the datagram in the ring. If the writer is blocked in the carrier,
-		// we empty the ring ourselves.
+		// The writer finds the datagram in the ring. If it is blocked in the carrier, we empty the
+		// ring ourselves.
 		l.ring.push(datagram)
 		l.signal()
 		l.emptyRing()
@@ -28,8 +28,8 @@ func (l *Link) read() {
 // tryDeliver passes a datagram to its machine if the writer sleeps and the lock is free. Otherwise
 // it returns false at once.
 //
-// It wakes the writer only if there is something to send. Usually there isn't, since most acks are
-// sent along with the game's next call.
+// It wakes the writer only if there is something to send. Usually there isn't, because most acks
+// are sent along with the game's next call.
 func (l *Link) tryDeliver(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -45,49 +45,48 @@ func (l *Link) tryDeliver(datagram []byte) bool {
 		err = l.deliver(now, datagram, owned)
 	}
 	o := l.finishReceive(err)
-	if l.sealed.carrier == nil {
-		o.wake = l.reschedule(now)
+	if !l.sealed.inUse() {
+		o.signal = l.reschedule(now)
 	}
-	l.parked = !o.wake
+	l.parked = !o.signal
 	l.mu.Unlock()
 	l.carryOut(o)
 	return true
 }
 
-// finishReceive collects the work that is left after the machines have received datagrams. err is
-// the violation if a machine has failed, or nil. The caller holds the lock.
+// finishReceive collects what remains to be done after the machines have received datagrams, and
+// wakes the sealed carrier, because the machines' next timeout may have changed. err is a machine's
+// violation, or nil. The caller holds the lock.
 func (l *Link) finishReceive(err error) (o outcome) {
-	o.woken = l.takeWakeUps()
+	o.callWake = l.takeWakeUps()
 	if err != nil {
 		o.err = violation(err)
 	}
-	if l.sealed.carrier != nil {
-		// The machines' next timeout may have changed.
-		l.sealed.carrier.Wake()
-	}
+	l.sealed.wake()
 	return o
 }
 
-// reschedule reports whether the sleeping writer has something to do. If it doesn't, but a
-// machine's timer is due before the writer would wake, reschedule makes the writer wake in time.
-// The caller holds the lock.
+// reschedule makes the sleeping writer wake in time for the machines' timers, and reports whether
+// the caller must wake it now because there is something to send. The caller holds the lock.
 func (l *Link) reschedule(now time.Time) (hasWork bool) {
-	hasWork = l.draining.Load()
+	hasWork = l.takeChanges()
 	for i := range l.slots {
-		hasWork = l.slots[i].Changed() || hasWork // always ask, since asking clears the answer
 		next, ok := l.slots[i].NextTimeout()
 		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
 			l.wakeIn(now, sleepUntil(now, next))
 		}
 	}
-	return hasWork
+	return hasWork || l.draining.Load()
 }
 
 // emptyRing delivers the datagrams in the ring while the writer is in SendDatagram, which may
-// block for a long time. There's no need to wait for the lock, because whoever holds it calls
+// block for a long time. It doesn't wait for the lock, because whoever holds the lock calls
 // emptyRing after releasing it.
 func (l *Link) emptyRing() {
-	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
+	for l.sending.Load() && !l.ring.empty() {
+		if !l.mu.TryLock() {
+			return
+		}
 		o := l.finishReceive(l.receive(time.Now()))
 		l.mu.Unlock()
 		l.carryOut(o)
@@ -122,12 +121,12 @@ const (
 	lent  ownership = false // it still belongs to the caller
 )
 
-// deliver passes a datagram to its machine. If deliver returns an error, the peer has violated the
-// protocol, and the caller must end the link with that error. The caller holds the lock.
+// deliver passes a datagram to its machine. An error means that the peer violated the protocol, so
+// the caller must end the link with it. The caller holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, whose ownership) error {
 	s := l.slotFor(datagram)
 	if s == nil {
-		// Drop it. Don't count pings as unknown, since they are only meant for the peer's QUIC.
+		// Drop it. A ping isn't counted as unknown, because it is only meant for QUIC.
 		if len(datagram) == 0 || datagram[0] != Ping {
 			l.counts.droppedUnknown.Add(1)
 		}
@@ -136,8 +135,8 @@ func (l *Link) deliver(now time.Time, datagram []byte, whose ownership) error {
 	l.heard = now
 	switch {
 	case s.extension != nil:
-		// This may be an ack for something that we sent after the newest packets of play. If so,
-		// tell the first machine, because those packets may be lost.
+		// The datagram may acknowledge something that we sent after the newest packets of play. If
+		// so, tell the first machine, because those packets may be lost.
 		l.counts.otherIn.Add(uint64(len(datagram)))
 		l.failed = s.Receive(now, datagram)
 		if at, isNew := s.takeArrival(); isNew && l.failed == nil {

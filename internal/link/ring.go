@@ -8,18 +8,18 @@ import (
 )
 
 // RingBytes is the maximum number of bytes of received datagrams that wait for the machines.
-// Datagrams that don't fit are dropped. There is room for about 800 full datagrams. That is six
+// Datagrams that don't fit are dropped. There is room for about 800 full datagrams, which is six
 // times as many as quic-go's own queue holds, and as many as arrive in 8 ms at the highest rate
 // that quic-go reaches.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is the size of a datagram's slice header in the ring. We count the header along
-	// with the datagram, so that the number of empty datagrams is limited too.
+	// slotBytes is the size of a datagram's slice header in the ring. It is counted along with
+	// the datagram, so that the number of empty datagrams is limited too.
 	slotBytes = 24
 
-	// The ring begins with room for firstSlots datagrams. Once it's empty again, it frees its
-	// memory if it has grown beyond keptSlots.
+	// The ring begins with room for firstSlots datagrams, and grows as needed. If it has grown
+	// beyond keptSlots, it frees its memory as soon as it's empty again.
 	firstSlots = 8
 	keptSlots  = 64
 )

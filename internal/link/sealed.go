@@ -9,21 +9,21 @@ import (
 )
 
 // Sealed is a second carrier, which sends datagrams in sealed packets instead of QUIC packets.
-// Whenever it can send a datagram, it pulls one out of the link through a [Source]. Later it
-// reports whether the datagram arrived. It shares the link's lock.
+// Whenever it can send a datagram, it takes one from the link through a [Source], and later it
+// reports whether that datagram arrived. It shares the link's lock.
 type Sealed interface {
 	// Wake is called under the lock when the source may have something to send.
 	Wake()
-	// Unlock does what Wake does, then releases the lock. The carrier may send packets before it
-	// returns.
+	// Unlock does what Wake does, and then releases the lock. The carrier may send packets before
+	// Unlock returns.
 	Unlock()
 }
 
 // sealed is what a link knows about its sealed carrier.
 type sealed struct {
 	carrier  Sealed        // nil while QUIC carries the datagrams
-	carries  atomic.Bool   // carrier is set; for callers that don't hold the lock
-	path     recovery.Path // what SetPath last told the machines, but without an RTT
+	carries  atomic.Bool   // same as inUse, for callers that don't hold the lock
+	path     recovery.Path // as last passed to SetPath, but without an RTT
 	advanced time.Time     // the time that the machines last advanced to
 
 	// Bulk (transfers), in bytes.
@@ -31,9 +31,18 @@ type sealed struct {
 	ahead int // the first machine's lead over other machines that also had bulk to send
 }
 
-// Carry gives all datagrams to a sealed carrier from now on, or to QUIC again if by is nil.
-// Datagrams in flight may still arrive over the previous carrier, so a change of carrier alone
-// doesn't resend anything.
+// inUse reports whether the sealed carrier carries the link's datagrams, rather than QUIC.
+func (s *sealed) inUse() bool { return s.carrier != nil }
+
+// wake wakes the sealed carrier if it is in use.
+func (s *sealed) wake() {
+	if s.inUse() {
+		s.carrier.Wake()
+	}
+}
+
+// Carry gives all datagrams to a sealed carrier from now on, or to QUIC again if by is nil. It
+// doesn't resend anything, because datagrams in flight may still arrive over the previous carrier.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.LockNow()
@@ -54,15 +63,15 @@ func (l *Link) Ping() {
 	l.mu.Unlock()
 	l.emptyRing()
 	ping := [pingBytes]byte{Ping}
-	_ = l.carrier.SendDatagram(ping[:]) // if it fails, the reader will notice the end
+	_ = l.carrier.SendDatagram(ping[:]) // if it fails, the reader notices that too
 }
 
-// move tells the machines that their datagrams take another path from now on. The only thing that
-// we may know about it is the round trip, which is 0 if unknown. The caller holds the lock.
+// move tells the machines that their datagrams take another path from now on. All that we may know
+// about that path is its round-trip time, which is 0 if unknown. The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	l.sealed.path = recovery.Path{
 		Epoch: l.sealed.path.Epoch + 1,
-		Fates: l.sealed.carrier != nil,
+		Fates: l.sealed.inUse(),
 		More:  l.expected.Load() > 0,
 	}
 	moved := l.sealed.path
@@ -92,11 +101,11 @@ func (s Source) Unlock() {
 	s.link.emptyRing()
 }
 
-// Moved is called when the carrier has moved to another path. None of the machines'
-// measurements apply to it.
+// Moved is called when the carrier has moved to another path, to which none of the machines'
+// measurements apply.
 func (s Source) Moved(now time.Time) {
-	if l := s.link; l.sealed.carrier != nil {
-		l.move(now, 0)
+	if s.link.sealed.inUse() {
+		s.link.move(now, 0)
 	}
 }
 
@@ -108,8 +117,8 @@ const (
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes on what the carrier has measured on its path: the window in bytes, the rate in
-// bytes per second, and the share of packets that is lost, from 0 to 1.
+// Tell passes the carrier's measurements of its path to the machines: the window in bytes, the rate
+// in bytes per second, and the share of packets that are lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -122,29 +131,37 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends the next datagram, which comes from the first machine that has one. Bulk
-// is different. If the first machine has sent more bulk than the other machines, it has to let
-// them send theirs first, so that neither side starves the other.
+// AppendPayload appends the next datagram, which comes from the first machine that has one. The
+// exception is bulk, where the first machine takes turns with the other machines so that neither
+// side starves the other.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (
 	b []byte, token uint64, content recovery.Content, ok bool,
 ) {
 	l := s.link
-	if l.sealed.carrier == nil || !s.advance(now) {
+	if !l.sealed.inUse() {
+		return buf, 0, content, false
+	}
+	s.Advance(now)
+	if l.failed != nil {
 		return buf, 0, content, false
 	}
 	l.holdBack(now, !room.Bulk)
-	othersFirst := l.sealed.ahead > 0 && room.Bulk && !l.Rated() && s.othersWait()
-	if othersFirst {
-		play := !l.limiter.play.IsZero()
-		first := l.slots[0].Machine
-		first.Hold(play, true)
+	if room.Bulk && s.othersFirst() {
+		held := l.limiter.delaysUnreliable()
+		l.play.Hold(held, true)
 		b, token, content, ok = s.appendNext(now, buf, room.Max)
-		first.Hold(play, false)
+		l.play.Hold(held, false)
 	}
 	if !ok {
 		b, token, content, ok = s.appendNext(now, buf, room.Max)
 	}
 	return b, token, content, ok
+}
+
+// othersFirst reports whether the first machine has sent more bulk than the others and has to wait,
+// because one of them has bulk too.
+func (s Source) othersFirst() bool {
+	return s.link.sealed.ahead > 0 && !s.link.Rated() && s.othersHaveBulk()
 }
 
 // appendNext appends a datagram of the first machine that has one.
@@ -170,46 +187,45 @@ func (s Source) appendNext(now time.Time, buf []byte, size int) (
 	return buf, 0, content, false
 }
 
-// countBulk updates whose turn it is to send bulk, after the machine at index place has sent
-// some.
+// countBulk updates whose turn it is to send bulk, after the machine at index place sent some.
 func (s Source) countBulk(place, bytes int) {
 	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
 	case place > 0:
 		// The others catch up, and may get ahead by a datagram.
 		*ahead = max(*ahead-bytes, -bytes)
-	case s.othersWait():
-		// If we were ahead already, all bulk of the other machines is in flight, and they
-		// couldn't catch up. So our lead never exceeds one datagram.
+	case s.othersHaveBulk():
+		// If the first machine was ahead already, the others couldn't catch up, because all
+		// their bulk was in flight. So its lead never exceeds one datagram.
 		*ahead = min(*ahead, 0) + bytes
 	default:
-		// Nobody else has bulk, so there's no one to be ahead of.
+		// No other machine has bulk, so there is none to be ahead of.
 		*ahead = 0
 	}
 }
 
-// TakeBulk returns the number of bytes of bulk that have left in sealed packets since the last
-// call. waits is true if there is more bulk, and only the path has no room for it.
-func (s Source) TakeBulk() (left int, waits bool) {
+// TakeBulk returns the number of bytes of bulk that were sent in sealed packets since the last
+// call. blocked is true if there is more bulk and only the path has no room for it.
+func (s Source) TakeBulk() (sent int, blocked bool) {
 	l := s.link
-	left = l.sealed.bulk
+	sent = l.sealed.bulk
 	l.sealed.bulk = 0
-	if l.sealed.carrier == nil || l.Rated() {
-		return left, false
+	if !l.sealed.inUse() || l.Rated() {
+		return sent, false
 	}
-	return left, slices.ContainsFunc(l.slots, slot.bulkWaits)
+	return sent, slices.ContainsFunc(l.slots, slot.hasBulk)
 }
 
-// othersWait reports whether a machine after the first has bulk that could be sent.
-func (s Source) othersWait() bool {
-	return slices.ContainsFunc(s.link.slots[1:], slot.bulkWaits)
+// othersHaveBulk reports whether a machine after the first has bulk that could be sent.
+func (s Source) othersHaveBulk() bool {
+	return slices.ContainsFunc(s.link.slots[1:], slot.hasBulk)
 }
 
-// Acked is called when a datagram has arrived, and Lost when it has been lost.
+// Acked is called when a datagram has arrived, and Lost when one was lost.
 func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
 func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
 
-// fate tells a datagram's machine what has become of it.
+// fate tells the machine that built a datagram whether it arrived.
 func (s Source) fate(now time.Time, token uint64, arrived bool) {
 	place := token & placeMask >> placeShift
 	s.link.slots[place].Fate(now, token&^placeMask, arrived)
@@ -226,12 +242,12 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// maxExpected is the maximum number of announced bytes that Waiting counts, so that its sum with
-// the machines' own bytes fits into a 32-bit int.
+// maxExpected limits the announced bytes that Waiting counts, so that their sum with the machines'
+// own bytes fits into a 32-bit int.
 const maxExpected = 1 << 30
 
-// Waiting returns the number of bytes that have yet to be sent, including the bytes
-// announced by Expect.
+// Waiting returns the number of bytes that have never been sent, including the bytes announced by
+// Expect.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(min(s.link.expected.Load(), maxExpected))
 	for i := range s.link.slots {
@@ -240,54 +256,47 @@ func (s Source) Waiting() (bytes int) {
 	return bytes
 }
 
-// Advance runs the timers that are due.
-func (s Source) Advance(now time.Time) { s.advance(now) }
-
-// advance runs the machines' timers, unless it has already done so for the same now. It returns
-// false if a machine has failed.
-func (s Source) advance(now time.Time) bool {
+// Advance runs the machines' timers, unless it did so for the same now already. It ends the link if
+// a machine fails.
+func (s Source) Advance(now time.Time) {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.advanced) {
-		return l.failed == nil
+		return
 	}
 	l.sealed.advanced = now
-	for i := range l.slots {
-		if l.failed = l.slots[i].Advance(now); l.failed != nil {
-			l.end(violation(l.failed))
-			return false
-		}
+	if err := l.advance(now); err != nil {
+		l.end(violation(err))
 	}
-	return true
 }
 
 // NextTimeout returns when the carrier must next call Advance or AppendPayload.
 func (s Source) NextTimeout() (next time.Time, ok bool) {
 	l := s.link
-	if l.sealed.carrier == nil || l.failed != nil {
+	if !l.sealed.inUse() || l.failed != nil {
 		return time.Time{}, false
 	}
 	return l.nextTimeout()
 }
 
-// Turned is called at the end of each of the carrier's turns. It reports whether the carrier must
-// call Woken once it has released the lock.
-func (s Source) Turned() (woken bool) {
+// Turned is called at the end of each turn of the carrier. It ends the link if a Close has
+// delivered everything, and reports whether the carrier must call Woken after it has released the
+// lock.
+func (s Source) Turned() (callWoken bool) {
 	l := s.link
 	if l.failed != nil {
 		return false
 	}
 	l.uncork()
-	if l.sealed.carrier == nil {
-		// Datagrams that arrived over the sealed carrier are answered over QUIC.
-		if l.parked && l.reschedule(time.Now()) {
-			l.parked = false
-			l.signal()
+	switch {
+	case l.sealed.inUse():
+		l.takeChanges() // this turn has dealt with whatever changed before it
+		if l.drained() {
+			l.endDrained()
 		}
-	} else {
-		l.takeChanges() // this turn has dealt with whatever changed before
-		if l.draining.Load() && l.drained() {
-			l.end(nil)
-		}
+	case l.parked && l.reschedule(time.Now()):
+		// What arrived over the sealed carrier is answered over QUIC.
+		l.parked = false
+		l.signal()
 	}
 	return l.takeWakeUps()
 }

@@ -6,13 +6,13 @@ import "sync/atomic"
 type Stats struct {
 	OtherIn, OtherOut uint64 // bytes of all machines other than the first, over both carriers
 
-	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines couldn't keep up
-	DroppedUnknown uint64 // datagrams dropped because they were empty, or for no machine that we have
+	DroppedRing    uint64 // datagrams dropped because the machines couldn't keep up and the ring was full
+	DroppedUnknown uint64 // datagrams dropped because they were empty or belonged to no machine
 
-	MaxDatagram int // how large a datagram may be now, in bytes
+	MaxDatagram int // the current maximum size of a datagram, in bytes
 }
 
-// counters are what Stats reports. They are atomic because it doesn't take the lock.
+// counters holds what Stats reports. The counters are atomic because Stats doesn't take the lock.
 type counters struct {
 	otherIn, otherOut atomic.Uint64
 	droppedUnknown    atomic.Uint64

@@ -7,89 +7,90 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A turn is the result of a poll. poll fills it in with the lock held, and the caller acts on
-// it without the lock.
+// A turn is the result of a poll. poll fills it in with the lock held, and its caller acts on it,
+// if possible without the lock.
 type turn struct {
 	// The next datagram.
 	packet []byte  // nil if there is none
 	number uint64  // as counted by its machine
 	from   Machine // the machine that built it
 
-	now     time.Time     // the time of the turn
-	more    bool          // there are more datagrams in the ring
-	woken   bool          // Config.Wake must be called
-	drained bool          // the link was draining for a Close and is done
-	hole    time.Duration // how long we send only safe datagrams; 0 if no black hole was found
+	now       time.Time     // the time of the turn
+	more      bool          // there are more datagrams in the ring
+	callWake  bool          // Config.Wake must be called
+	drained   bool          // a Close has delivered everything, so the link must end
+	blackHole time.Duration // how long datagrams are limited to SafeDatagram; 0 if no new hole was found
 }
 
-// maxSleep is the longest sleep. It keeps a timeout in the far future from overflowing
-// when we round it.
+// maxSleep is the longest sleep, far below the duration that would overflow when we round it up.
 const maxSleep = 1000 * time.Hour
-
-// takeTurn polls the machines on behalf of the writer. It takes the lock.
-func (w *writer) takeTurn() (t turn, err error) {
-	path := w.carrier.Path()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.parked = false
-	return w.poll(path, w.buffer)
-}
 
 // poll passes a batch of received datagrams to the machines, runs their timers, and asks them
 // for the next datagram to send. If there is nothing to send or receive, it parks the writer.
 // The caller holds the lock.
+//
+// It receives first, because an ack may stop a timer or make room in the window, and it runs the
+// timers before it builds a datagram, because Advance must be called before AppendPacket. It asks
+// for wake-ups last, since each of these steps may cause one.
 func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
 		return t, err
 	}
-	for i := range l.slots {
-		if l.failed = l.slots[i].Advance(t.now); l.failed != nil {
-			return t, l.failed
+	if err := l.advance(t.now); err != nil {
+		return t, err
+	}
+	t.blackHole = l.updatePath(t.now, path)
+	l.uncork()
+	l.holdBack(t.now, false) // bulk needs no hold of its own here, as the pacer delays play too
+	var paced time.Duration
+	if !l.sealed.inUse() { // the sealed carrier has its own pacer
+		paced = l.pacer.wait()
+		if paced == 0 {
+			l.build(&t, buffer)
 		}
 	}
-	t.hole = l.usePath(t.now, path)
-	l.uncork()
-	l.holdBack(t.now, false) // our own pacer, which is asked next, holds back play as well as bulk
-	held := l.pacer.wait()
-	if l.sealed.carrier != nil {
-		// The sealed carrier decides by itself when to send.
-		held = 0
-	} else if held == 0 {
-		l.build(&t, buffer)
-	}
-	t.woken = l.takeWakeUps()
+	t.callWake = l.takeWakeUps()
 	t.more = !l.ring.empty()
-	if t.packet == nil && !t.more {
-		l.park(&t, held)
-	} else {
-		l.parked = false
+	l.parked = t.packet == nil && !t.more
+	if l.parked {
+		l.prepareSleep(&t, paced)
 	}
 	return t, nil
 }
 
-// usePath calculates the maximum datagram size and the number of bytes that each machine
-// may have in flight. If a machine has found a black hole, usePath returns how long we send
-// only safe datagrams.
-func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
+// advance runs the machines' timers, until one of them fails. The caller holds the lock.
+func (l *Link) advance(now time.Time) error {
+	for i := range l.slots {
+		l.failed = l.slots[i].Advance(now)
+		if l.failed != nil {
+			return l.failed
+		}
+	}
+	return nil
+}
+
+// updatePath updates what depends on the first carrier's path: the maximum datagram size, the pacer
+// and the machines' windows. If a machine found a black hole, which swallows large datagrams,
+// updatePath returns how long datagrams are limited to SafeDatagram.
+func (l *Link) updatePath(now time.Time, path Path) (blackHole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
-		hole = l.mtu.blackHole(now)
+		blackHole = l.mtu.blackHole(now)
 	}
 	size := l.mtu.limit(now)
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
-	if path.Cwnd > 0 && l.sealed.carrier == nil {
+	if path.Cwnd > 0 && !l.sealed.inUse() {
 		// QUIC counts whole packets against its window, while the machines count only
 		// datagrams.
 		l.divideWindow(path.Cwnd * size / (size + packetOverhead))
 	}
-	return hole
+	return blackHole
 }
 
-// divideWindow gives each machine the part of the window that isn't taken by the other
-// machines' bytes in flight, but always at least half. Otherwise a machine of higher priority
-// could starve a lower one.
+// divideWindow gives each machine what the other machines' bytes in flight leave of the window,
+// but always at least half of it, so that no machine can starve another.
 func (l *Link) divideWindow(window int) {
 	total := 0
 	for i := range l.slots {
@@ -121,19 +122,18 @@ func (l *Link) build(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park sets the writer's alarm before it sleeps. held is the time for which the pacer allows no
-// datagram, or 0. Until the next turn, whoever unlocks the link after a change wakes the writer
-// or sends in its place.
-func (l *Link) park(t *turn, held time.Duration) {
-	l.parked = true
-	l.takeChanges() // this turn has dealt with whatever changed before
-	if held > 0 {
-		l.wakeIn(t.now, held)
+// prepareSleep sets the timer that wakes the writer, which the pacer may delay by paced, and checks
+// whether a Close has delivered everything. Until the next turn, whoever unlocks the link after a
+// change sends in the writer's place or wakes it.
+func (l *Link) prepareSleep(t *turn, paced time.Duration) {
+	l.takeChanges() // this turn has dealt with whatever changed before it
+	if paced > 0 {
+		l.wakeIn(t.now, paced)
 		return
 	}
-	t.drained = l.draining.Load() && l.drained()
-	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // a datagram that we received may have changed a timer
+	t.drained = l.drained()
+	if l.sealed.inUse() {
+		l.sealed.wake() // a datagram that we received may have changed a timer
 		return
 	}
 	if next, ok := l.nextTimeout(); ok {
@@ -141,24 +141,25 @@ func (l *Link) park(t *turn, held time.Duration) {
 	}
 }
 
-// drained reports whether the peer has acknowledged all reliable data of all machines.
+// drained reports whether Close was called and the peer has acknowledged all reliable data.
 func (l *Link) drained() bool {
-	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
+	return l.draining.Load() &&
+		!slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns the earlier of two times: when the first of the machines' timers is due,
-// and when the rate allows data that it has held back.
+// nextTimeout returns when the first of the machines' timers is due, or when the rate allows data
+// that it delays, if that comes first.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
-	first.Add(l.limiter.play, !l.limiter.play.IsZero())
-	first.Add(l.limiter.bulk, !l.limiter.bulk.IsZero())
+	first.Add(l.limiter.unreliable, l.limiter.delaysUnreliable())
+	first.Add(l.limiter.bulk, l.limiter.delaysBulk())
 	for i := range l.slots {
 		first.Add(l.slots[i].NextTimeout())
 	}
 	return first.Time()
 }
 
-// wakeIn makes the timer wake the writer after d.
+// wakeIn sets the timer to wake the writer after d.
 func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	if at := now.Add(d); !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -166,8 +167,8 @@ func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	}
 }
 
-// sleepUntil returns the time to sleep until next. It rounds up, so that the timeout is
-// certainly due when we wake.
+// sleepUntil returns how long to sleep until next. It rounds up, so that the timeout is sure to be
+// due when we wake.
 func sleepUntil(now, next time.Time) time.Duration {
 	d := next.Sub(now)
 	if d <= 0 {
@@ -177,7 +178,8 @@ func sleepUntil(now, next time.Time) time.Duration {
 	return (min(d, maxSleep) + grain - 1) / grain * grain
 }
 
-// uncork uncorks play as soon as the link drains, so that the calls of an open tick get sent.
+// uncork uncorks play once Close was called, because the calls of a tick that hasn't been flushed
+// would otherwise never be sent.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

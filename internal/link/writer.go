@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// After receiving batchSize datagrams, we release the lock, so that a game's tick never has to
-	// wait long for it.
+	// batchSize is how many datagrams we receive before we release the lock. It is small enough
+	// that a game's tick never waits long for the lock.
 	batchSize = 32
 
 	// The writer's sleeps are rounded up to a multiple of grain, so that timers close to each other
-	// share a wake-up. A rest takes one grain.
+	// share a wake-up. A rest lasts one grain.
 	grain = 100 * time.Microsecond
 
-	// overdue is the time that the writer sleeps if a machine's timeout has passed and the machine
-	// has nothing to send. No machine should let this happen. If one does, the writer doesn't spin.
+	// overdue is how long the writer sleeps if a machine's timeout has passed but the machine has
+	// nothing to send. No machine should let that happen, but if one does, the writer doesn't spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is the maximum number of consecutive datagrams that the carrier may refuse. A
-	// path that changes never causes that many.
+	// maxRefusals limits the consecutive datagrams that the carrier may refuse as too large. Each
+	// refusal lowers our limit, so a path that changes causes one or two of them, and more than
+	// maxRefusals mean that the carrier contradicts itself.
 	maxRefusals = 8
 )
 
@@ -33,39 +34,52 @@ var (
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
 )
 
-// What the writer is doing. Whoever has work for it calls signal.
+// The states of the writer, which signal and fallAsleep change.
 const (
-	asleep  int32 = iota // nothing; it has no goroutine
-	awake                // taking turns
-	recheck              // taking turns, and must look once more before it sleeps
-	stopped              // nothing ever again, since the link has ended
+	asleep  int32 = iota // has no goroutine
+	awake                // takes turns
+	recheck              // takes turns, and must take another one before it falls asleep
+	stopped              // the link has ended
 )
 
 // A writer sends datagrams over the first carrier. It has a goroutine only while there is something
-// to do, and its fields belong to that goroutine.
+// to do. Its fields belong to that goroutine, which holds the link's running.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	refusals int // consecutive datagrams that the carrier has refused
+	refusals int // consecutive datagrams that the carrier refused
 }
+
+// A chanMutex is a mutex made of a channel with room for one value. The writer sleeps while it
+// holds this lock, and in a synctest bubble, time stands still while a goroutine waits for a
+// sync.Mutex.
+type chanMutex chan struct{}
+
+func (m chanMutex) Lock()   { m <- struct{}{} }
+func (m chanMutex) Unlock() { <-m }
 
 // signal makes the writer look for work again, and starts its goroutine if it has none.
 func (l *Link) signal() {
 	for {
-		switch state := l.state.Load(); {
-		case state == asleep && l.state.CompareAndSwap(asleep, awake):
-			go l.write()
-			return
-		case state == awake && l.state.CompareAndSwap(awake, recheck), state == recheck, state == stopped:
-			// The writer will look again, or the link has ended.
+		switch l.state.Load() {
+		case asleep:
+			if l.state.CompareAndSwap(asleep, awake) {
+				go l.write()
+				return
+			}
+		case awake:
+			if l.state.CompareAndSwap(awake, recheck) {
+				return
+			}
+		default:
+			// The writer takes another turn anyway, or the link has ended.
 			return
 		}
 	}
 }
 
-// onTimer runs on the timer's goroutine. If the writer is asleep, this goroutine does the writer's
-// work.
+// onTimer is called on the timer's goroutine, which becomes the writer's if that is asleep.
 func (w *writer) onTimer() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -74,107 +88,114 @@ func (w *writer) onTimer() {
 	w.signal()
 }
 
-// write is the writer's goroutine. It takes turns until there is nothing left to do or the link
-// ends.
+// write is the writer's goroutine. It takes turns until there is nothing left to do, or until the
+// link ends, which cancels ctx.
 func (w *writer) write() {
-	w.writing <- struct{}{}
-	defer func() { <-w.writing }()
+	w.running.Lock()
+	defer w.running.Unlock()
 	w.buffer = buffers.Get().(*[maxDatagram]byte)
 	defer w.freeBuffer()
 	for w.state.Load() != stopped && w.ctx.Err() == nil {
-		switch goOn, idle := w.step(); {
-		case !goOn:
+		idle := w.step()
+		if idle && w.fallAsleep() {
 			return
-		case !idle:
-			// Take another turn.
-		case w.state.CompareAndSwap(awake, asleep):
-			w.burst.sent = 0 // the next datagram comes after a pause
-			return
-		default:
-			// Somebody has called signal since we began this turn.
-			w.state.CompareAndSwap(recheck, awake)
 		}
 	}
 }
 
-// step takes a turn with the lock held, and acts on the result after releasing it. goOn is false if
-// the link ends, and idle is true if there was nothing to do.
-func (w *writer) step() (goOn, idle bool) {
+// fallAsleep lets the writer's goroutine return, unless signal was called during its last turn. In
+// that case fallAsleep returns false, and the writer must take another turn.
+func (w *writer) fallAsleep() bool {
+	if w.state.CompareAndSwap(awake, asleep) {
+		w.burst.sent = 0 // the next datagram comes after a pause
+		return true
+	}
+	w.state.CompareAndSwap(recheck, awake)
+	return false
+}
+
+// step takes a turn and acts on its result. It returns true if there was nothing to do.
+func (w *writer) step() (idle bool) {
 	t, err := w.takeTurn()
 	if err != nil {
 		w.end(violation(err))
-		return false, false
+		return false
 	}
-	if t.woken {
+	if t.callWake {
 		w.config.Wake()
 	}
-	w.warn(t.hole)
+	w.warn(t.blackHole)
 	switch {
 	case t.packet != nil:
-		return w.send(t), false
-	case t.more:
-		return true, false
+		w.send(t)
 	case t.drained:
-		w.end(nil)
-		return false, false
+		w.endDrained()
+	default:
+		return !t.more
 	}
-	return true, true
+	return false
 }
 
-// send gives a datagram to the carrier, and rests if that completes a burst. It returns false if
-// the link ends.
-func (w *writer) send(t turn) bool {
+// takeTurn polls the machines. It takes the lock.
+func (w *writer) takeTurn() (t turn, err error) {
+	path := w.carrier.Path()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parked = false
+	return w.poll(path, w.buffer)
+}
+
+// send gives a datagram to the carrier, and rests if that completes a burst.
+func (w *writer) send(t turn) {
 	w.sending.Store(true)
-	w.emptyRing() // the reader may have filled it just before it could see that we are sending
+	w.emptyRing() // the reader may have pushed a datagram just before it could see that we are sending
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
-		return w.sendFailed(t, err)
+		w.sendFailed(t, err)
+		return
 	}
 	w.refusals = 0
 	w.countSent(t)
 	if w.burst.add() {
 		w.rest()
 	}
-	return true
 }
 
-// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets it
-// back. Any other error ends the link, and so do too many refusals in a row. sendFailed returns
-// false if the link ends.
-func (w *writer) sendFailed(t turn, err error) bool {
-	w.Lock()
+// sendFailed handles an error from the carrier. A datagram that was too large goes back to its
+// machine. Too many of those in a row end the link, as does any other error.
+func (w *writer) sendFailed(t turn, err error) {
+	w.mu.Lock()
 	size, err := w.takeBack(t, err)
 	w.mu.Unlock()
 	w.refusals++
 	if err == nil && w.refusals > maxRefusals {
-		err = fmt.Errorf("link: the carrier refuses a datagram of %d bytes, %d refusals in a row; its limit is %d",
-			len(t.packet), w.refusals, size)
+		err = fmt.Errorf("link: carrier refused %d datagrams in a row; the last had %d bytes and the limit is now %d",
+			w.refusals, len(t.packet), size)
 	}
 	if err != nil {
 		w.end(err)
 	}
-	return err == nil
 }
 
-// countSent counts a datagram once the carrier has taken it.
+// countSent counts a datagram that the carrier accepted.
 func (l *Link) countSent(t turn) {
 	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
 }
 
-// takeBack returns a datagram that was too large for the carrier to its machine, and returns the
+// takeBack gives a datagram that was too large for the carrier back to its machine, and returns the
 // new size limit. If it returns an error, the caller must end the link. The caller holds the lock.
 func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
-	// Try a smaller size than the refused one, even if the carrier claims to take that.
+	// Try a smaller size than the refused one, even if the carrier claims to accept that.
 	size = min(tooLarge.Max, len(t.packet)-1)
 	if size < minDatagram {
-		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w",
+		return size, fmt.Errorf("link: carrier refused a datagram of %d bytes; a path must carry at least %d: %w",
 			len(t.packet), minDatagram, err)
 	}
 	t.from.Unsent(t.number)
@@ -182,12 +203,12 @@ func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst, since the receiving reader may be a goroutine
-// of this process. While losses keep bursts short, it sleeps for one grain, which also gives a
-// receiver in another process some time.
+// rest lets other goroutines run after a full burst, because the peer's reader may be a goroutine
+// of this process. While losses keep bursts short, it sleeps for one grain, which also gives a peer
+// in another process some time.
 func (w *writer) rest() {
 	var lost uint64
-	w.Lock()
+	w.mu.Lock()
 	for i := range w.slots {
 		lost += w.slots[i].Lost()
 	}
@@ -200,14 +221,15 @@ func (w *writer) rest() {
 	runtime.Gosched()
 }
 
-// warn logs that there is a black hole, and once that the ring was full. The caller doesn't hold
-// the lock.
-func (l *Link) warn(hole time.Duration) {
-	if hole > 0 {
-		l.config.Logger.Warn("link: the path swallows large datagrams", "use", SafeDatagram, "for", hole)
+// warn logs each black hole, and the first time that the ring was full. The caller doesn't hold the
+// lock.
+func (l *Link) warn(blackHole time.Duration) {
+	if blackHole > 0 {
+		l.config.Logger.Warn("link: path drops large datagrams; sending smaller ones",
+			"limit", SafeDatagram, "for", blackHole)
 	}
 	if l.ring.dropped.Load() > 0 && l.warned.CompareAndSwap(false, true) {
-		l.config.Logger.Warn("link: datagrams dropped, the machines cannot keep up", "limit", RingBytes)
+		l.config.Logger.Warn("link: receive queue full; dropping datagrams", "limit", RingBytes)
 	}
 }
 

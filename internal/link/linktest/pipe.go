@@ -12,21 +12,22 @@ import (
 )
 
 // A Carrier is one end of a pipe. By default it loses nothing, delays nothing and never blocks.
-// Its methods may be called concurrently. Settings apply to what this end sends, except SetDepth.
+// Its settings apply to what this end sends, except for SetDepth. Its methods are safe for
+// concurrent use.
 type Carrier struct {
 	peer *Carrier
 	sent atomic.Int64 // datagrams sent, including lost ones
 
 	mu    sync.Mutex
 	path  link.Path
-	limit int // size of the largest datagram that SendDatagram accepts
+	limit int // maximum size of a datagram
 	delay time.Duration
 	drop  func(datagram []byte) bool
-	gate  chan struct{} // SendDatagram waits until it is closed; nil = it does not block
+	gate  chan struct{} // SendDatagram waits until it is closed; nil if SendDatagram doesn't block
 
-	// What has been sent to this end.
+	// What was sent to this end.
 	queue   []arrival
-	depth   int // most datagrams in queue; 0 = no limit
+	depth   int // maximum number of datagrams in queue; 0 if there is no limit
 	dropped int
 	arrived bell.Bell
 
@@ -38,15 +39,14 @@ type Carrier struct {
 	parted bool // CloseWithError was called on this end
 }
 
-// arrival is a datagram from the peer, or the peer's close.
+// An arrival is a datagram from the peer, or the peer's close.
 type arrival struct {
 	due      time.Time
 	datagram []byte
-	err      error
+	err      error // set if it is a close
 }
 
-// Pipe returns the two ends of a pipe with a window of 256 KiB and datagrams of
-// at most 1,243 bytes.
+// Pipe returns the two ends of a pipe with a window of 256 KiB and datagrams of up to 1,243 bytes.
 func Pipe() (a, b *Carrier) {
 	a, b = newCarrier(), newCarrier()
 	a.peer, b.peer = b, a
@@ -59,38 +59,37 @@ func newCarrier() *Carrier {
 	return c
 }
 
-// SetPath sets the result of Path, and the size of the largest datagram.
+// SetPath sets the result of Path, and limits datagrams to its MaxDatagram.
 func (c *Carrier) SetPath(p link.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.path, c.limit = p, p.MaxDatagram
 }
 
-// SetLimit sets the size of the largest datagram that SendDatagram accepts,
-// without a change to the result of Path.
+// SetLimit sets the maximum size of a datagram for SendDatagram, but not in the result of Path.
 func (c *Carrier) SetLimit(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = size
 }
 
-// SetDelay sets the time from sending to arrival.
+// SetDelay sets how long datagrams are in flight.
 func (c *Carrier) SetDelay(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delay = d
 }
 
-// SetDrop sets a function that decides which datagrams are lost. The writer of
-// the link calls it, in order.
+// SetDrop sets a function that decides which datagrams are lost. It is called for each datagram, in
+// the order in which they are sent.
 func (c *Carrier) SetDrop(drop func(datagram []byte) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop = drop
 }
 
-// SetDepth limits the datagrams that wait at this end for ReceiveDatagram;
-// further ones are dropped. In quic-go it is 128.
+// SetDepth limits how many datagrams wait at this end for ReceiveDatagram. If there are more, they
+// are dropped. quic-go's own limit is 128.
 func (c *Carrier) SetDepth(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,14 +109,14 @@ func (c *Carrier) Block(on bool) {
 	}
 }
 
-// Fail breaks this end: every method returns err. The peer is not informed.
+// Fail breaks this end, so that sending and receiving return err. The peer doesn't notice.
 func (c *Carrier) Fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail(err)
 }
 
-// Closed returns the arguments of CloseWithError; ok is false if it was not called.
+// Closed returns the arguments of CloseWithError. ok is false if it wasn't called.
 func (c *Carrier) Closed() (code uint64, reason string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,14 +126,14 @@ func (c *Carrier) Closed() (code uint64, reason string, ok bool) {
 // Sent returns how many datagrams this end has sent, including lost ones.
 func (c *Carrier) Sent() int { return int(c.sent.Load()) }
 
-// Dropped returns how many datagrams were dropped because the queue of this end was full.
+// Dropped returns how many datagrams were dropped because this end's queue was full.
 func (c *Carrier) Dropped() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dropped
 }
 
-// SendQueue returns 0: SendDatagram may always block.
+// SendQueue implements link.Carrier. It returns 0, because SendDatagram may always block.
 func (c *Carrier) SendQueue() int { return 0 }
 
 // Path returns the argument of the last SetPath.
@@ -194,7 +193,7 @@ func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-// CloseWithError ends both ends. The close reaches the peer after the datagrams in flight.
+// CloseWithError closes this end at once, and the peer's end after the datagrams in flight.
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	c.mu.Lock()
 	if c.parted {
@@ -213,7 +212,7 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// fail ends this end with err, if it has not ended. The caller holds the lock.
+// fail ends this end with err unless it has ended already. The caller holds the lock.
 func (c *Carrier) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -233,8 +232,9 @@ func (c *Carrier) deliver(a arrival) {
 	c.arrived.Ring()
 }
 
-// take returns a datagram that has arrived, or how long the oldest is still in flight; 0 =
-// there is none. As in quic-go, datagrams that have arrived are returned even after the end.
+// take returns the oldest datagram if it has arrived. Otherwise wait is how long it will still be
+// in flight, or 0 if there is none. As in quic-go, datagrams that have arrived are returned even
+// after the end.
 func (c *Carrier) take(now time.Time) (datagram []byte, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
