@@ -565,7 +565,7 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 		_, refused := n.server.lobby.enlist(c, c.origin(), nil)
 		require.Nil(t, refused)
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
-		require.ErrorContains(t, err, "ServerBusy: as many handshakes at once as Config.MaxHandshakes allows, 1")
+		require.ErrorContains(t, err, "ServerBusy: handshake limit of 1 reached (Config.MaxHandshakes)")
 		n.server.lobby.leave(c.entry.visit)
 		n.server.lobby.attaching.Done()
 	})

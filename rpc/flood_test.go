@@ -310,7 +310,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		code   Code
 		want   string
 	}{
-		{Config{MaxConnsPerAddress: 1}, ServerFull, "as many connections from 127.0.0.1/32 as Config.MaxConnsPerAddress allows, 1"},
+		{Config{MaxConnsPerAddress: 1}, ServerFull, "connection limit of 1 reached for 127.0.0.1/32 (Config.MaxConnsPerAddress)"},
 		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server takes no handshake now, or none from this address"},
 	} {
 		server := newTestWorld(t, row.config)

@@ -338,7 +338,7 @@ func TestLimitsOfAWorld(t *testing.T) {
 		fits   int
 		reason string
 	}{
-		{"MaxConns", Config{MaxConns: 2}, 2, "as many connections as Config.MaxConns allows, 2"},
+		{"MaxConns", Config{MaxConns: 2}, 2, "connection limit of 2 reached (Config.MaxConns)"},
 		{"ReceiveBudget", Config{ReceiveBudget: 600 << 10}, 2, "no 262144 bytes left of Config.ReceiveBudget, 614400"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestDialWaitsForItsTurn(t *testing.T) {
 		"a limit":   {Config{MaxHandshakes: 1}, 0, false, within(2000 * ms), 900 * ms, 2000 * ms, "ServerBusy: the server takes no handshake now"},
 		"gives up":  {Config{MaxHandshakes: 1}, 0, false, canceledAfter(2000 * ms), 2000 * ms, 2000 * ms, "context canceled"},
 		"gave way":  {Config{}, 0, true, forever, 50 * ms, 500 * ms, ""},
-		"many in":   {Config{MaxConns: 1}, 0, false, forever, 0, 500 * ms, "ServerFull: as many connections as Config.MaxConns allows"},
+		"many in":   {Config{MaxConns: 1}, 0, false, forever, 0, 500 * ms, "ServerFull: connection limit of 1 reached (Config.MaxConns)"},
 		"a refusal": {Config{Authenticate: func(context.Context, []byte) (string, error) { return "", errors.New("no") }}, 0, false, forever, 0, 500 * ms, "PreLoginFailure: no"},
 	} {
 		t.Run(name, func(t *testing.T) {

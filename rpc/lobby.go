@@ -65,13 +65,13 @@ type handover struct {
 const undrivenTime = 5 * time.Second
 
 // A visit is a client's place among the handshakes.
-type visit = door.Visit[Conn]
+type visit = door.Slot[Conn]
 
 // open sets up the lobby of a new world.
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
-		Handshakes: config.MaxHandshakes, OfAddress: config.MaxHandshakesPerAddress,
-		Connections: config.MaxConnsPerAddress, RetryAbove: config.RetryAbove, Total: config.MaxConns,
+		MaxHandshakes: config.MaxHandshakes, MaxHandshakesPerAddress: config.MaxHandshakesPerAddress,
+		MaxConnsPerAddress: config.MaxConnsPerAddress, RetryAbove: config.RetryAbove, MaxConns: config.MaxConns,
 	}
 	l.config = config
 	l.shut = make(chan struct{})

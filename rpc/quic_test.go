@@ -362,7 +362,7 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	defer cancel()
 	_, err = Dial(ctx, silent.LocalAddr().String(), clientTLS, newTestWorld(t, Config{}).World)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "no server has answered")
+	require.ErrorContains(t, err, "no server answered")
 	var late net.Error
 	require.ErrorAs(t, err, &late)
 	require.True(t, late.Timeout(), "so that a client knows that it may try again")
@@ -435,7 +435,7 @@ func TestDialFromANarrowInterface(t *testing.T) {
 		for _, sealed := range []bool{false, true} {
 			began := time.Now()
 			_, err := DialPacket(t.Context(), narrow{near}, far.LocalAddr(), clientTLS, newTestWorld(t, Config{Sealed: sealed}).World)
-			require.ErrorContains(t, err, "takes no packet of 1,200 bytes")
+			require.ErrorContains(t, err, "does not send packets of 1200 bytes")
 			require.ErrorIs(t, err, syscall.EMSGSIZE)
 			require.Equal(t, began, time.Now())
 			var late net.Error

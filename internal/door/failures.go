@@ -15,9 +15,9 @@ const (
 	// failure doubles the pause.
 	firstPause = 250 * time.Millisecond
 
-	// maxPause is the longest pause, which leaves an address 360 guesses per hour. After
-	// somebody has been guessing tokens, a player who shares the address and has a new token
-	// waits for at most this long.
+	// maxPause is the longest pause, which leaves an address 360 guesses per hour. It is also the
+	// longest that a player with a new token must wait after somebody at the same address was
+	// guessing tokens.
 	maxPause = 10 * time.Second
 
 	maxFailures   = 4096 // addresses, at 64 bytes each
@@ -28,23 +28,23 @@ const (
 // rules:
 //
 //   - An address has some free failures (rpc.Config.MaxLoginFailures). When they are used up,
-//     Authenticate is called for only one login of the address at a time. Each failure is then
+//     Authenticate is called for only one login of the address at a time, and each failure is
 //     followed by a pause, which is twice as long as the one before, up to maxPause. Logins
 //     during a pause are refused without calling Authenticate, and don't extend the pause.
 //   - Authenticate never runs for more logins of an address at once than the address has free
-//     failures left. Other logins wait. So there is nothing to gain from guessing many tokens at
-//     once, and when many clients share an address, they join a few at a time.
+//     failures left, and other logins wait. So there is nothing to gain from guessing many tokens
+//     at once, and when many clients share an address, they join a few at a time.
 //   - A wrong token counts even if the client didn't wait for the answer. A correct token is
 //     remembered only if the client waited.
 //   - A login that succeeds doesn't take any failures back. Otherwise somebody with a valid
 //     token could log in to get free guesses.
-//   - Authenticate is always called for a token that was correct before. So a returning player
-//     can't be locked out by a neighbor with the same address. This rule is no help to somebody
-//     who is guessing and doesn't know the token.
-//   - We only remember addresses with failures, so guesses from many addresses cost honest
+//   - Authenticate is always called for a token that was correct before, so that a returning
+//     player can't be locked out by a neighbor with the same address. This is no help to somebody
+//     who is guessing, because a guesser doesn't know the token.
+//   - Only addresses with failures are remembered, so guesses from many addresses cost honest
 //     players nothing. The table is bounded as in the Space-Saving algorithm (Metwally, Agrawal,
 //     El Abbadi 2005): a new address replaces the one with the fewest failures, and inherits its
-//     count. So no address can get rid of failures by being replaced and coming back.
+//     count, so no address can get rid of failures by being replaced and coming back.
 type Failures struct {
 	free    int // number of failures without a pause; negative if there's never a pause
 	entries []failure
@@ -66,11 +66,11 @@ func NewFailures(free int) *Failures {
 	return &Failures{free: free, index: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be called for a token from an address. asking is the number
-// of other logins from that address for which Authenticate is running. If may is false, logins of
-// the address are refused for the duration of pause. If pause is 0, this login only has to wait
+// Ask reports whether Authenticate may be called for a token from an address. running is the number
+// of other logins from that address for which Authenticate is running. If allowed is false, logins
+// of the address are refused for the duration of pause. If pause is 0, this login only has to wait
 // for one of the other logins.
-func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
+func (f *Failures) Ask(from netip.Prefix, token []byte, running int, now time.Time) (allowed bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
 	}
@@ -81,7 +81,7 @@ func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Tim
 		}
 		count = e.count
 	}
-	return asking < max(1, f.free-count), 0
+	return running < max(1, f.free-count), 0
 }
 
 // find returns an address's entry, or nil if it has none that still counts.
@@ -95,7 +95,7 @@ func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 
 // pause returns the time that an address with count failures must wait before its next login.
 func (f *Failures) pause(count int) time.Duration {
-	doublings := min(max(0, count-f.free), 6) // 250 ms << 6 is above maxPause
+	doublings := min(max(0, count-f.free), 6) // firstPause << 6 is above maxPause
 	return min(firstPause<<doublings, maxPause)
 }
 

@@ -17,7 +17,7 @@ import (
 func TestDoorCountsEveryone(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
-	limits := Limits{Handshakes: 4, OfAddress: -1, Connections: -1, RetryAbove: 1, Total: 2}
+	limits := Limits{MaxHandshakes: 4, MaxHandshakesPerAddress: -1, MaxConnsPerAddress: -1, RetryAbove: 1, MaxConns: 2}
 	e := New(limits, NewFailures(1), NewClaims[int](0, false))
 	room := func() *Full { return nil }
 	none := func() *Full { return &Full{Reason: "no memory"} }
@@ -43,7 +43,7 @@ func TestDoorCountsEveryone(t *testing.T) {
 	second, _, full := e.Admit(nil, from, now, room)
 	require.Nil(t, full)
 	_, _, full = e.Admit(nil, from, now, room)
-	require.Contains(t, full.Reason, "as many connections as Config.MaxConns allows, 2")
+	require.Contains(t, full.Reason, "connection limit of 2 reached (Config.MaxConns)")
 
 	e.Join(first)
 	e.Fail(second)
@@ -60,7 +60,7 @@ func TestDoorCountsEveryone(t *testing.T) {
 func TestDoorAsksOneAtATime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
-	e := New(Limits{Handshakes: 4, OfAddress: -1, Connections: -1, Total: 4}, NewFailures(1), NewClaims[int](0, false))
+	e := New(Limits{MaxHandshakes: 4, MaxHandshakesPerAddress: -1, MaxConnsPerAddress: -1, MaxConns: 4}, NewFailures(1), NewClaims[int](0, false))
 	a, _, _ := e.Arrive(from, true, now)
 	b, _, _ := e.Arrive(from, true, now)
 	may, _ := e.Ask(a, []byte("one"), now)
@@ -90,7 +90,7 @@ func TestDoorUnderFloods(t *testing.T) {
 }
 
 func testDoorUnderFlood(t *testing.T, random *rand.Rand) {
-	limits := Limits{Handshakes: 1 + random.IntN(12), OfAddress: random.IntN(6) - 1, Connections: 1 + random.IntN(8), RetryAbove: 4, Total: 1 + random.IntN(20)}
+	limits := Limits{MaxHandshakes: 1 + random.IntN(12), MaxHandshakesPerAddress: random.IntN(6) - 1, MaxConnsPerAddress: 1 + random.IntN(8), RetryAbove: 4, MaxConns: 1 + random.IntN(20)}
 	f := &flood{T: t, random: random, now: time.Unix(1000, 0)}
 	f.Door = New(limits, NewFailures(3), NewClaims[guest](0, false))
 	for range 2000 {
@@ -119,7 +119,7 @@ type flood struct {
 // guest is a client and, once it is admitted, its connection.
 type guest struct {
 	from             netip.Prefix
-	visit            *Visit[guest]
+	visit            *Slot[guest]
 	admitted, joined bool
 }
 
@@ -136,19 +136,19 @@ func (f *flood) act() {
 	case 1, 2:
 		f.admit(g)
 	case 3:
-		if g.admitted && !g.joined && !g.visit.asking && !g.visit.Left() {
+		if g.admitted && !g.joined && !g.visit.authenticating && !g.visit.Left() {
 			if may, _ := f.Ask(g.visit, []byte("token"), f.now); may {
 				return
 			}
 			f.Await(g.visit, g, f.random.IntN(2) == 0)
 		}
 	case 4:
-		if g.visit != nil && g.visit.asking {
+		if g.visit != nil && g.visit.authenticating {
 			f.Answered(g.visit)
 			f.Await(g.visit, g, true)
 		}
 	case 5:
-		if g.admitted && !g.joined && !g.visit.asking && !g.visit.Left() {
+		if g.admitted && !g.joined && !g.visit.authenticating && !g.visit.Left() {
 			f.Join(g.visit)
 			g.joined = true
 		}
@@ -211,7 +211,7 @@ func (f *flood) depart(g *guest) {
 	case g.visit != nil:
 		f.Leave(g.visit)
 	}
-	if g.visit != nil && g.visit.asking {
+	if g.visit != nil && g.visit.authenticating {
 		f.Answered(g.visit)
 	}
 	f.forget(g)
@@ -226,9 +226,9 @@ func (f *flood) check() {
 	conns, has := 0, make(map[netip.Prefix]presence)
 	count := func(from netip.Prefix, handshakes, inside int) {
 		p := has[from]
-		has[from] = presence{p.handshakes + handshakes, p.inside + inside}
+		has[from] = presence{p.handshakes + handshakes, p.joined + inside}
 	}
-	for _, v := range f.visits {
+	for _, v := range f.slots {
 		if v.proven {
 			count(v.from, 1, 0)
 		}
@@ -242,12 +242,12 @@ func (f *flood) check() {
 		}
 	}
 	require.Equal(f, conns, f.Conns())
-	require.LessOrEqual(f, conns, f.Total)
+	require.LessOrEqual(f, conns, f.MaxConns)
 	require.Equal(f, has, f.addresses)
-	require.LessOrEqual(f, len(f.visits), f.Handshakes)
+	require.LessOrEqual(f, len(f.slots), f.MaxHandshakes)
 	for from, p := range has {
 		if from.IsValid() {
-			require.LessOrEqual(f, p.handshakes+p.inside, f.Connections)
+			require.LessOrEqual(f, p.handshakes+p.joined, f.MaxConnsPerAddress)
 		}
 	}
 }

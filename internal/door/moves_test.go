@@ -25,20 +25,20 @@ func TestCopiesFollowAClient(t *testing.T) {
 		return also
 	}
 	p.Renew(connsAt(first))
-	p.Came(first, id, 60, now)
+	p.Received(first, id, 60, now)
 	require.Zero(t, copied(first))
-	p.Came(third, ConnID{2}, 60, now)
+	p.Received(third, ConnID{2}, 60, now)
 	require.Zero(t, copied(first), "of another connection, or forged")
-	p.Came(second, id, 60, now)
+	p.Received(second, id, 60, now)
 	require.Equal(t, second, copied(first))
-	p.Came(first, id, 60, now)
+	p.Received(first, id, 60, now)
 	require.Zero(t, copied(first), "it is back")
 	require.False(t, p.Moving())
 
-	p.Came(second, id, 60, now)
-	p.Came(first, id, 60, now)
+	p.Received(second, id, 60, now)
+	p.Received(first, id, 60, now)
 	p.Renew(connsAt(second))
-	p.Came(third, id, 60, now)
+	p.Received(third, id, 60, now)
 	require.Equal(t, third, copied(second), "nothing has come from the second address since it is proven")
 	p.Renew(connsAt())
 	require.Empty(t, p.conns)
@@ -53,10 +53,10 @@ func TestCopiesFollowClientsThatSwap(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	first, second, third := at("10.0.0.1", 7), at("10.0.0.1", 8), at("10.0.0.1", 9)
 	p.Renew(connsAt(first, second))
-	p.Came(first, ConnID{1}, 60, now)
-	p.Came(second, ConnID{2}, 60, now)
+	p.Received(first, ConnID{1}, 60, now)
+	p.Received(second, ConnID{2}, 60, now)
 	p.Renew(connsAt(second, first))
-	p.Came(third, ConnID{1}, 60, now)
+	p.Received(third, ConnID{1}, 60, now)
 	also, ok := p.SpendCopy(second, 60, now)
 	require.True(t, ok)
 	require.Equal(t, third, also)
@@ -72,11 +72,11 @@ func TestCopiesAreBounded(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	home, away := at("10.0.0.1", 7), at("10.0.0.2", 7)
 	p.Renew(connsAt(home))
-	p.Came(home, ConnID{1}, 60, now)
+	p.Received(home, ConnID{1}, 60, now)
 	var in, out int
 	for range 10_000 {
 		in += 60
-		p.Came(away, ConnID{1}, 60, now)
+		p.Received(away, ConnID{1}, 60, now)
 		for range 5 {
 			if size := 1 + random.IntN(1400); p.Moving() {
 				if _, ok := p.SpendCopy(home, size, now); ok {
@@ -89,7 +89,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	require.Greater(t, out, 2*in)
 	require.True(t, p.Spend(away, answer, now), "a PATH_CHALLENGE")
 	for port := range uint16(1000) {
-		p.Came(at("10.0.0.2", 1000+port), ConnID{1}, 60, now)
+		p.Received(at("10.0.0.2", 1000+port), ConnID{1}, 60, now)
 	}
 	require.Len(t, p.homes, 1)
 	require.Len(t, p.byID, 1)
@@ -107,10 +107,10 @@ func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 	for i := range 5000 {
 		now = now.Add(time.Millisecond)
 		id := ConnID{byte(i), byte(i >> 8)}
-		p.Came(home, id, 18, now)
+		p.Received(home, id, 18, now)
 		victim := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(i >> 8), 7: byte(i)})
 		in += 18
-		p.Came(netip.AddrPortFrom(victim, 9), id, 18, now)
+		p.Received(netip.AddrPortFrom(victim, 9), id, 18, now)
 		for range 10 {
 			if _, ok := p.SpendCopy(home, answer, now); ok {
 				out += answer
@@ -130,7 +130,7 @@ func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	for port := range uint16(1000) {
 		p.Prove(at("10.0.0.1", port))
-		p.Came(at("10.0.0.1", port), ConnID{byte(port), byte(port >> 8)}, 60, now)
+		p.Received(at("10.0.0.1", port), ConnID{byte(port), byte(port >> 8)}, 60, now)
 	}
 	require.Len(t, p.homes, 1000)
 	require.Len(t, p.byID, 1000)
@@ -138,7 +138,7 @@ func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	require.Len(t, p.homes, 1)
 	require.Len(t, p.byID, 1)
 	require.Len(t, p.conns, 1)
-	p.Came(at("10.0.0.1", 8), ConnID{7}, 60, now)
+	p.Received(at("10.0.0.1", 8), ConnID{7}, 60, now)
 	also, ok := p.SpendCopy(at("10.0.0.1", 7), 60, now)
 	require.True(t, ok)
 	require.Equal(t, at("10.0.0.1", 8), also)

@@ -20,7 +20,7 @@ const answer = 1200
 
 // ask makes a small packet arrive from an address, and reports whether it may be answered there.
 func ask(p *Paths, from netip.AddrPort, now time.Time) bool {
-	p.Came(from, ConnID{}, 40, now)
+	p.Received(from, ConnID{}, 40, now)
 	return p.Spend(from, answer, now)
 }
 
@@ -45,7 +45,7 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 		size := 40 + random.IntN(60)
 		in += size
 		from := at("10.0.0.1", uint16(random.IntN(1<<16)))
-		p.Came(from, ConnID{}, size, now)
+		p.Received(from, ConnID{}, size, now)
 		if size = 1 + random.IntN(2*answer); p.Spend(from, size, now) {
 			out += size
 		}
@@ -57,7 +57,7 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 	}
 	require.False(t, p.Spend(at("::ffff:10.0.0.1", 1), answer, now), "it is the same address")
 	require.True(t, p.Spend(at("10.0.0.2", 1), answer, now), "another one has its own")
-	p.Came(at("10.0.0.1", 1), ConnID{}, answer, now)
+	p.Received(at("10.0.0.1", 1), ConnID{}, answer, now)
 	require.True(t, p.Spend(at("10.0.0.1", 1), answer, now), "a full packet may always be answered")
 }
 
@@ -129,7 +129,7 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 		for i := range 2*maxPaths + 1 {
 			in += 40
 			other := netip.AddrFrom4([4]byte{11, byte(round), byte(i >> 8), byte(i)})
-			p.Came(netip.AddrPortFrom(other, 1), ConnID{}, 40, now)
+			p.Received(netip.AddrPortFrom(other, 1), ConnID{}, 40, now)
 		}
 	}
 	require.Greater(t, out, 2*pathAllowance, "it was forgotten")
@@ -169,12 +169,12 @@ func TestForgedHandshakesAreFew(t *testing.T) {
 		require.True(t, p.MustProve(from(7)), "whatever the port")
 		require.False(t, p.MustProve(at("10.0.0.2", 7)))
 		now = now.Add(pathTime)
-		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
+		p.Received(at("10.0.0.2", 7), ConnID{}, 40, now)
 		require.True(t, p.MustProve(from(7)), "remembered for that long")
 		now = now.Add(2 * pathTime)
-		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
+		p.Received(at("10.0.0.2", 7), ConnID{}, 40, now)
 		now = now.Add(pathTime)
-		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
+		p.Received(at("10.0.0.2", 7), ConnID{}, 40, now)
 	}
 	for range 100 {
 		p.Begin(netip.AddrPort{}, false, now)

@@ -13,18 +13,17 @@ import (
 // section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// silenceTime is how much longer a dial waits for addresses that haven't answered, once another
-// one has refused or has answered with a wrong certificate. It's enough for a first packet that
-// gets lost, which QUIC sends again after a second.
-const silenceTime = 2 * time.Second
+// refusedWait is how much longer a dial waits for addresses that haven't answered after another one
+// refused or answered with a wrong certificate. That is long enough for a first packet to get lost,
+// because QUIC sends it again after a second.
+const refusedWait = 2 * time.Second
 
 // dialFirst dials the addresses in order, each of them attemptDelay after the one before, or as
-// soon as any has failed. It returns the connection of the first address that answers, and
+// soon as any attempt fails. It returns the connection of the first address that answers, and
 // abandons the others.
 //
-// It fails if no address answers, or if none does within silenceTime after one has refused. The
-// error is the first that says anything more than that no server has answered or that the caller
-// canceled.
+// It fails if no address answers, or if none does within refusedWait after one refused. Its error
+// is the first one that isn't a timeout, if there is one, or the caller's if the caller canceled.
 func dialFirst(
 	ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error),
 ) (*quic.Conn, error) {
@@ -32,32 +31,32 @@ func dialFirst(
 	r := &race{dial: dial, addrs: addrs, ended: make(chan attempt)}
 	defer func() {
 		cancel()
-		r.giveUp()
+		r.abandon()
 	}()
-	var enough <-chan time.Time // fires once silenceTime has passed
+	var giveUp <-chan time.Time // fires refusedWait after a refusal
 	for len(r.addrs) > 0 || r.dialing > 0 {
-		var late <-chan time.Time // fires when it's time for the next address
+		var next <-chan time.Time // fires when it's time for the next address
 		if len(r.addrs) > 0 {
 			r.start(ctx)
-			late = time.After(attemptDelay)
+			next = time.After(attemptDelay)
 		}
-		if len(r.addrs) == 0 && enough == nil && r.refused {
-			// All the others may be silent forever.
-			enough = time.After(silenceTime)
+		if len(r.addrs) == 0 && giveUp == nil && r.refused {
+			// All the other addresses may be silent forever.
+			giveUp = time.After(refusedWait)
 		}
 		select {
-		case <-late:
-		case <-enough:
-			return nil, r.failed
+		case <-next:
+		case <-giveUp:
+			return nil, r.err
 		case a := <-r.ended:
 			r.dialing--
 			if a.err == nil {
 				return a.conn, nil
 			}
-			r.fail(ctx, a.err)
+			r.addError(ctx, a.err)
 		}
 	}
-	return nil, r.failed
+	return nil, r.err
 }
 
 // A race is a dial to several addresses at once, which the first one to answer wins.
@@ -66,8 +65,8 @@ type race struct {
 	addrs   []net.Addr // not dialed yet
 	dialing int        // how many attempts are running
 	ended   chan attempt
-	failed  error // what to return if no address answers
-	refused bool  // an address has refused, although failed may be another one's error
+	err     error // what to return if no address answers
+	refused bool  // an address refused, even if err is another one's error
 }
 
 // An attempt is the result of dialing one address.
@@ -87,35 +86,38 @@ func (r *race) start(ctx context.Context) {
 	}()
 }
 
-// fail takes the error of an attempt into account. No more addresses are dialed once ctx is done.
-func (r *race) fail(ctx context.Context, err error) {
-	r.refused = r.refused || isRefusal(err)
+// addError decides whether the error of an attempt replaces err. If ctx is done, it also makes the
+// dial end with the attempts that are running.
+func (r *race) addError(ctx context.Context, err error) {
+	if isRefusal(err) {
+		r.refused = true
+	}
 	canceled := errors.Is(ctx.Err(), context.Canceled)
-	if r.failed == nil || isSilence(r.failed) && !isSilence(err) || canceled {
-		r.failed = err
+	if r.err == nil || isTimeout(r.err) && !isTimeout(err) || canceled {
+		r.err = err
 	}
 	if ctx.Err() != nil {
 		r.addrs = nil
 	}
 }
 
-// giveUp waits for the attempts that are still running, and closes their connections if they
+// abandon waits for the attempts that are still running, and closes their connections if they
 // succeed.
-func (r *race) giveUp() {
+func (r *race) abandon() {
 	for range r.dialing {
 		if a := <-r.ended; a.err == nil {
-			_ = a.conn.CloseWithError(0, "another address has answered first")
+			_ = a.conn.CloseWithError(0, "another address answered first")
 		}
 	}
 }
 
-// isSilence reports whether err says that no server answered.
-func isSilence(err error) bool {
-	late, ok := errors.AsType[net.Error](err)
-	return ok && late.Timeout()
+// isTimeout reports whether err says that no server answered.
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }
 
-// isRefusal reports whether err says that one side ended a handshake that had begun.
+// isRefusal reports whether err says that one side ended a handshake after it began.
 func isRefusal(err error) bool {
 	failed, ok := errors.AsType[*quic.TransportError](err)
 	return ok && (failed.Remote || failed.ErrorCode.IsCryptoError())

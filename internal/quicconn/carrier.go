@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// pathAge is for how long Carrier.Path returns the same result.
+	// pathAge is how long Carrier.Path returns the same result. It's far below a round trip, and
+	// long enough that a burst of datagrams asks quic-go only once.
 	pathAge = time.Millisecond
 
-	// probeSize is larger than any path takes, so that quic-go refuses the datagram and tells us
+	// probeSize is larger than any path's limit, so that quic-go refuses the datagram and tells us
 	// its limit.
 	probeSize = 1 << 16
 
@@ -26,47 +27,48 @@ const (
 	// maxDatagramSendQueueLen is 32, as a test checks, and 24 leaves a margin.
 	sendQueue = 24
 
-	// minProbePause is how long we wait between two probes of the limit, unless the round trip is
+	// minProbePause is the shortest time between two probes of the limit, unless the round trip is
 	// longer. The pause doubles while the limit stays the same, up to maxProbePause.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
 
-	// provokePings is how many pings we send before a close, and provokeTime how long we wait for
-	// them to leave. At 20 % loss, 14 closes of 100 don't reach the peer without any pings, and 4
-	// don't with three.
+	// provokePings is how many pings we send before a close. At 20 % loss, 14 closes of 100 don't
+	// reach the peer without any pings, but only 4 with three. provokeTime is how long we wait for
+	// the pings to be sent, and provokeStep how often we check whether they were.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
+	provokeStep  = time.Millisecond
 
-	// provokeAfter is how old a connection must be for that. The peer of a younger one is in its
-	// handshake and sends anyway. Besides, a listener that refuses a crowd closes one connection
-	// after another and mustn't wait for each.
+	// provokeAfter is how old a connection must be for pings before its close. The peer of a
+	// younger one is in its handshake and sends anyway. Besides, a listener that refuses a crowd
+	// closes one connection after another and mustn't wait for each of them.
 	provokeAfter = time.Second
 )
 
 // oversized is what probe gives to quic-go. It is never written to, and never sent.
 var oversized [probeSize]byte
 
-// A Carrier makes a QUIC connection a carrier of package link. Its methods are safe for concurrent
+// A Carrier implements link.Carrier with a QUIC connection. Its methods are safe for concurrent
 // use.
 type Carrier struct {
 	Conn   *quic.Conn
 	began  time.Time
 	socket *sealed.Socket // shared with sealed packets; nil without Config.Sealed
 
-	// The socket of the transport that Dial has made for Conn, and a channel that is closed along
-	// with that transport. A server has neither, because its connections share a transport.
+	// The socket of the transport that Dial made for Conn, and a channel that is closed along with
+	// that transport. Both are nil on a server, because its connections share a transport.
 	local net.PacketConn
 	free  chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	path   link.Path
-	asked  time.Time     // when we got path from quic-go
-	probed time.Time     // when we last got path.MaxDatagram
-	pause  time.Duration // how long to wait before the next probe
+	mu      sync.Mutex // guards the fields below
+	path    link.Path
+	updated time.Time     // when we last got path from quic-go
+	probed  time.Time     // when we last got path.MaxDatagram
+	pause   time.Duration // how long to wait before the next probe
 }
 
-// NewCarrier returns the carrier of a connection. socket is what it shares with sealed packets,
-// or nil if there are none.
+// NewCarrier returns the carrier of a connection. socket is the one that it shares with sealed
+// packets, or nil if there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, began: time.Now(), socket: socket}
 }
@@ -91,7 +93,7 @@ func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return p, peerClosed(err)
 }
 
-// CloseWithError implements link.Carrier.
+// CloseWithError implements link.Carrier. It may block for up to provokeTime.
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	if time.Since(c.began) >= provokeAfter {
 		c.provoke()
@@ -99,9 +101,9 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// provoke makes the peer send something soon, by making it acknowledge packets that we send just
-// before a close. If the close gets lost, quic-go repeats it only when the peer sends. A peer
-// that is idle, or sends only sealed packets, would then notice nothing but silence.
+// provoke sends pings just before a close, so that the peer soon sends acknowledgments. If the
+// close gets lost, quic-go repeats it only when the peer sends something, so a peer that is idle,
+// or sends only sealed packets, would have to wait for its idle timeout.
 //
 // It takes no longer than provokeTime. If quic-go's queue is full, the goroutine that sends the
 // pings blocks until the close ends it.
@@ -115,33 +117,33 @@ func (c *Carrier) provoke() {
 			}
 		}
 	}()
-	for waited := time.Duration(0); waited < provokeTime; waited += time.Millisecond {
+	for range provokeTime / provokeStep {
 		if c.Conn.Context().Err() != nil {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(provokeStep)
 		if c.Conn.ConnectionStats().PacketsSent >= enough {
 			return
 		}
 	}
 }
 
-// SendQueue returns how many datagrams quic-go queues before SendDatagram blocks.
+// SendQueue implements link.Carrier.
 func (c *Carrier) SendQueue() int { return sendQueue }
 
 // RemoteAddr returns the peer's address.
 func (c *Carrier) RemoteAddr() net.Addr { return c.Conn.RemoteAddr() }
 
-// Path returns the connection's path. It asks quic-go at most once a millisecond.
+// Path implements link.Carrier. It asks quic-go at most once per pathAge.
 func (c *Carrier) Path() link.Path {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if now.Sub(c.asked) < pathAge {
+	if now.Sub(c.updated) < pathAge {
 		return c.path
 	}
 	stats := c.Conn.ConnectionStats()
-	c.asked = now
+	c.updated = now
 	c.path.Cwnd = int(stats.CongestionWindow)
 	c.path.SmoothedRTT = stats.SmoothedRTT
 	if now.Sub(c.probed) >= max(stats.SmoothedRTT, c.pause) {
@@ -151,8 +153,8 @@ func (c *Carrier) Path() link.Path {
 }
 
 // probe finds out how large datagrams may be. The limit rises about every 5 round trips until
-// quic-go's path MTU discovery is done, so we probe less often while it stays the same. The
-// caller holds mu.
+// quic-go's path MTU discovery ends, so we probe less and less often while the limit stays the
+// same. The caller holds mu.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
@@ -178,8 +180,8 @@ func peerClosed(err error) error {
 	return err
 }
 
-// Unsent returns why the system has refused a client's latest packet, if it may accept the next
-// one. It returns nil if the packet wasn't refused, and always on a server.
+// Unsent returns why the system refused a client's latest packet, if it may accept the next one. It
+// returns nil if the packet wasn't refused, and always on a server.
 func (c *Carrier) Unsent() error {
 	if err := unsent(c.local); udp.IsLoss(err) {
 		return err
@@ -187,7 +189,7 @@ func (c *Carrier) Unsent() error {
 	return nil
 }
 
-// Wait waits until the transport that [Dial] has made for the carrier is closed. On a server, whose
+// Wait waits until the transport that [Dial] made for the carrier is closed. On a server, whose
 // carriers share a transport, it returns at once.
 func (c *Carrier) Wait() {
 	if c.free != nil {
@@ -195,7 +197,7 @@ func (c *Carrier) Wait() {
 	}
 }
 
-// The methods below are for a sealed carrier beside this one.
+// The methods below serve a sealed carrier that runs beside this one.
 
 // Socket returns the socket that the connection shares with sealed packets, or nil if there are
 // none.
@@ -210,21 +212,21 @@ func (c *Carrier) Export(label string, value []byte, length int) ([]byte, error)
 	return state.ExportKeyingMaterial(label, value, length)
 }
 
-// Addrs returns the addresses that the connection sends to and from.
+// Addrs returns the addresses of the peer and of our own socket.
 func (c *Carrier) Addrs() (remote, local net.Addr) {
 	return c.Conn.RemoteAddr(), c.Conn.LocalAddr()
 }
 
-// Received returns how many packets have arrived over QUIC.
+// Received returns how many QUIC packets have arrived.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload that the path is known to take, in bytes. That's a
-// datagram frame with what quic-go adds to it: the first byte of the packet, a connection ID, at
-// least one byte of packet number, and a tag.
+// MaxPacket returns the largest UDP payload that the path is known to carry, in bytes. That's a
+// datagram with what quic-go adds to it: the first byte of the packet, a connection ID, at least
+// one byte of packet number, and a tag.
 func (c *Carrier) MaxPacket() int {
-	const short = 1 + ConnectionIDBytes + 1 + 16
-	if most := c.Path().MaxDatagram; most > 0 {
-		return most + short
+	const overhead = 1 + ConnectionIDBytes + 1 + 16
+	if size := c.Path().MaxDatagram; size > 0 {
+		return size + overhead
 	}
 	return sealed.SafePacket
 }

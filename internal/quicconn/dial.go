@@ -14,19 +14,19 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// A RefusedError is returned by a dial if the server accepts no handshakes at the moment, or
-// none from this address.
+// A RefusedError is returned by a dial if the server accepts no handshakes at the moment, or none
+// from the client's address.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return e.cause.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Dial connects to whichever address answers first, with a new transport on socket. If sealed
-// packets are to share the socket, shared is not nil.
+// Dial connects to whichever address answers first, with a new transport on socket. shared is the
+// same socket if sealed packets share it, or nil.
 //
-// free is called when the socket is no longer in use. That is before Dial returns, if there is
-// an error, and otherwise after the carrier has ended, which [Carrier.Wait] waits for.
+// free is called when the socket is no longer in use. That is before Dial returns if there is an
+// error, and otherwise after the carrier has ended, which [Carrier.Wait] waits for.
 func Dial(
 	ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr,
 	tlsConfig *tls.Config, config *quic.Config, free func(),
@@ -41,7 +41,7 @@ func Dial(
 		if err == nil {
 			return conn, nil
 		}
-		err = dialError(ctx, err, unsent(socket))
+		err = explain(ctx, err, unsent(socket))
 		if len(addrs) > 1 {
 			err = fmt.Errorf("%v: %w", addr, err)
 		}
@@ -55,7 +55,7 @@ func Dial(
 	carrier.local = socket
 	carrier.free = make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
-		// The transport outlives the connection, to repeat a close that gets lost.
+		// The transport outlives the connection, so that it can repeat a close that gets lost.
 		time.Sleep(LingerTime(conn))
 		release()
 		close(carrier.free)
@@ -63,21 +63,24 @@ func Dial(
 	return carrier, nil
 }
 
-// unsent returns why the system has refused QUIC's latest packet, as far as the socket knows. It
-// returns nil if the packet was sent, or if the socket isn't one of package sealed.
+// An unsenter is a socket that knows why the system refused its latest packet, such as a
+// *sealed.Socket. Unsent returns nil if the packet was sent.
+type unsenter interface{ Unsent() error }
+
+// unsent returns why the system refused QUIC's latest packet, as far as the socket knows.
 func unsent(socket net.PacketConn) error {
-	if s, ok := socket.(interface{ Unsent() error }); ok {
+	if s, ok := socket.(unsenter); ok {
 		return s.Unsent()
 	}
 	return nil
 }
 
-// dialError returns why a dial has failed, in words that are easier to understand than err's if
-// we have any.
-func dialError(ctx context.Context, err, unsent error) error {
-	silent := "no server has answered there"
+// explain replaces the error of a dial by one that is easier to understand, if there is such an
+// error, or wraps it in one. unsent is why the system refused the latest packet, or nil.
+func explain(ctx context.Context, err, unsent error) error {
+	silent := "no server answered"
 	if unsent != nil {
-		silent = fmt.Sprintf("no packet could leave for it: %v", unsent)
+		silent = fmt.Sprintf("no packet could be sent: %v", unsent)
 	}
 	var refused *quic.TransportError
 	switch {
@@ -88,12 +91,12 @@ func dialError(ctx context.Context, err, unsent error) error {
 	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("%s: %w", silent, err)
 	case errors.As(err, &refused) && !refused.Remote && errors.Is(unsent, syscall.EMSGSIZE):
-		return fmt.Errorf("this machine's interface to it takes no packet of 1,200 bytes, with which QUIC begins: %w",
-			unsent)
+		return fmt.Errorf("the network interface does not send packets of %d bytes, which QUIC requires: %w",
+			initialPacket, unsent)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, "+
+		return fmt.Errorf("%w: to trust one certificate without an authority, whatever its names and dates, "+
 			"use cert.Pinned with its fingerprint", err)
 	}
 	return err

@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// lookTime is how long look waits before it calls renew again, while packets are being sent to
-	// unknown addresses.
-	lookTime = 10 * time.Millisecond
+	// renewPause is the shortest time between two renewals for packets to unproven addresses. It
+	// keeps a flood of them from renewing all the time.
+	renewPause = 10 * time.Millisecond
 
-	// fewPaths is how many proven addresses we keep in any case. If there are more, and more than
-	// twice as many as after the last renew, it's time for another.
-	fewPaths = 64
+	// spareProven is how many proven addresses we may keep beyond twice their number after the last
+	// renewal, before Prove renews them.
+	spareProven = 64
 )
 
-// Paths guards a server's UDP socket, which quic-go sends through. It holds back packets to
-// addresses that no connection has proven, as [door.Paths] describes. It is a [sealed.Guard],
+// Paths guards a server's UDP socket, which quic-go sends through. It drops packets to addresses
+// that no connection has proven if they exceed the limits of [door.Paths]. It is a [sealed.Guard],
 // and its methods are safe for concurrent use.
 type Paths struct {
-	warn func(to net.Addr) // called for each packet that is held back
+	warn func(to net.Addr) // called when packets are dropped
 
-	mu      sync.Mutex // taken before the listener's lock
-	limit   *door.Paths
-	remotes iter.Seq2[uint64, net.Addr] // addresses of all connections, by number; nil until we listen
-	looked  time.Time                   // when look last called renew
-	most    int                         // how many proven addresses make Prove call renew
+	mu         sync.Mutex // taken before the listener's lock
+	limit      *door.Paths
+	remotes    iter.Seq2[uint64, net.Addr] // addresses of all connections, by number; nil until we listen
+	renewed    time.Time                   // when renewForPacket last called renew
+	renewAbove int                         // how many proven addresses make Prove call renew
 }
 
-// NewPaths returns Paths without connections. It calls warn for each packet that it holds back,
-// which must not block.
+// NewPaths returns Paths without connections. It calls warn whenever it drops packets, and warn
+// must not block.
 func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
-// shortHeader reports whether a packet belongs to a connection whose handshake is complete.
-// Until then quic-go itself limits what it sends to an address (RFC 9000, section 8.1).
+// shortHeader reports whether a packet belongs to a connection whose handshake is complete. Before
+// that, quic-go itself limits what it sends to an address (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
 // Came implements sealed.Guard. It is called for each packet that QUIC receives.
@@ -51,39 +51,41 @@ func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := door.ConnID(packet[1:])
-	if !p.limit.CameHome(from, id) { // hardly ever
-		p.limit.Came(from, id, len(packet), time.Now())
+	if !p.limit.ReceivedFromHome(from, id) { // hardly ever
+		p.limit.Received(from, id, len(packet), time.Now())
 	}
 }
 
-// Route implements sealed.Guard. Of the packets, only the first may have a long header. also is
-// where else to send them, or nil.
+// Route implements sealed.Guard. Only the first of the packets may have a long header. also is a
+// second address to send them to, or nil.
 func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	if !shortHeader(packets) {
 		return nil, true
 	}
-	also, ok = p.allows(udp.AddrPort(to), len(packets))
+	also, ok = p.spend(udp.AddrPort(to), len(packets))
 	if !ok {
 		p.warn(to)
 	}
 	return also, ok
 }
 
-// allows is Route for packets with a short header.
-func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
+// spend is Route for packets with a short header. It deducts them from the allowance of their
+// address.
+func (p *Paths) spend(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limit.Knows(to) {
-		return p.copies(to, size), true
+		return p.spendCopy(to, size), true
 	}
 	now := time.Now()
-	// Look first. If a connection has proven the address by now, it gets its allowance back.
-	p.look(now)
+	// Renew first, because a connection may just have proven the address, which restores its
+	// allowance.
+	p.renewForPacket(now)
 	return nil, p.limit.Spend(to, size, now)
 }
 
-// copies returns where else to send packets that are for a proven address, or nil.
-func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
+// spendCopy returns a second address to send packets for a proven address to, or nil.
+func (p *Paths) spendCopy(to netip.AddrPort, size int) net.Addr {
 	if !p.limit.Moving() {
 		return nil
 	}
@@ -100,8 +102,8 @@ func (p *Paths) MustProve(remote net.Addr) bool {
 	return p.limit.MustProve(udp.AddrPort(remote))
 }
 
-// Begin is called when a handshake begins. It counts for the client's address until ctx is done.
-// proven tells whether the client has shown a token.
+// Begin is called when a handshake begins. The handshake counts for the client's address until ctx
+// is done. proven is set if the client has shown a token.
 func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
@@ -118,30 +120,31 @@ func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 func (p *Paths) Prove(remote net.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.limit.Proven() >= p.most {
+	if p.limit.Proven() >= p.renewAbove {
 		p.renew()
 	}
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow is called when the listener listens. remotes yields the addresses of all connections,
-// by their unique numbers.
+// Follow is called when the listener begins to listen. remotes yields the addresses of all
+// connections, by their unique numbers.
 func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
 }
 
-// look calls renew, unless it has done so within the last lookTime. The caller holds mu.
-func (p *Paths) look(now time.Time) {
-	if now.Sub(p.looked) >= lookTime {
-		p.looked = now
+// renewForPacket calls renew before a packet to an unproven address is sent, unless it did so
+// within the last renewPause. The caller holds mu.
+func (p *Paths) renewForPacket(now time.Time) {
+	if now.Sub(p.renewed) >= renewPause {
+		p.renewed = now
 		p.renew()
 	}
 }
 
-// renew brings the proven addresses up to date. It removes those without a connection, and adds
-// those that connections have moved to. The caller holds mu.
+// renew updates the proven addresses: it removes those without a connection, and adds those that
+// connections have moved to. The caller holds mu.
 func (p *Paths) renew() {
 	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {
@@ -153,5 +156,5 @@ func (p *Paths) renew() {
 			}
 		}
 	})
-	p.most = 2*p.limit.Proven() + fewPaths
+	p.renewAbove = 2*p.limit.Proven() + spareProven
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPathsLearnWhereConnectionsAre: an address to which a connection has moved, as
-// QUIC knows once it is proven, is free within lookTime, and the previous one is not.
+// QUIC knows once it is proven, is free within renewPause, and the previous one is not.
 func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		small, full, long := make([]byte, 40), make([]byte, 1200), []byte{0xc0, 1, 2, 3}
@@ -39,7 +39,7 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		require.Equal(t, 100, answers(before), "the look that was in vain has forgotten nothing")
 
 		remotes[0] = after
-		time.Sleep(lookTime)
+		time.Sleep(renewPause)
 		require.Equal(t, 100, answers(after))
 		require.Less(t, answers(before), 30)
 	})
@@ -59,7 +59,7 @@ func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 	})
 	for port := range 10_000 {
 		p.Prove(&net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port})
-		require.LessOrEqual(t, p.limit.Proven(), 2*1+fewPaths+1)
+		require.LessOrEqual(t, p.limit.Proven(), 2*1+spareProven+1)
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// maxAddresses is how many of a host's addresses we dial.
+// maxAddresses is how many of a host's addresses we dial. A host rarely has more.
 const maxAddresses = 6
 
-// Resolve looks up addr, and returns the addresses to dial in that order (see order). The error
-// is a timeout if it may be different next time.
+// Resolve looks up addr and returns its addresses in the order in which to dial them. The error is
+// a timeout if another attempt may succeed.
 func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -27,10 +27,10 @@ func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string,
 	}
 	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
 	if err != nil {
-		return nil, "", unresolved(err)
+		return nil, "", temporaryAsTimeout(err)
 	}
 	if len(ips) == 0 {
-		return nil, "", fmt.Errorf("%s has no address (port %d)", host, port)
+		return nil, "", fmt.Errorf("host %s (port %d) has no addresses", host, port)
 	}
 	for _, ip := range order(ips, func(ip net.IPAddr) bool { return routed(ip, port) }) {
 		remotes = append(remotes, &net.UDPAddr{IP: ip.IP, Port: port, Zone: ip.Zone})
@@ -38,26 +38,26 @@ func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string,
 	return remotes, host, nil
 }
 
-// unresolved turns a temporary failure of the resolver into a timeout, because that's what
-// Dial's caller checks for. A machine without a network has such failures.
-func unresolved(err error) error {
+// temporaryAsTimeout turns a temporary failure of the resolver, such as one without a network, into
+// a timeout, because that's what Dial's caller checks for.
+func temporaryAsTimeout(err error) error {
 	failed, ok := errors.AsType[*net.DNSError](err)
 	if !ok || !failed.IsTemporary {
 		return err
 	}
-	passing := *failed
-	passing.IsTimeout = true
-	return &passing
+	timeout := *failed
+	timeout.IsTimeout = true
+	return &timeout
 }
 
-// order returns the addresses in the order in which to dial them, except for those that we have
-// no route to, such as a server's IPv4 address in a mobile network that is IPv6 only. If we have
-// a route to none, it returns all of them. The families alternate, and IPv4 goes first as in
-// package net (RFC 8305, section 4).
+// order returns up to maxAddresses addresses in the order in which to dial them. It leaves out
+// those without a route, such as a server's IPv4 address in a mobile network that is IPv6 only,
+// unless that would leave none. The families alternate, beginning with IPv4 as in package net (RFC
+// 8305, section 4).
 func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr) {
-	with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) })
-	if len(with) > 0 {
-		ips = with
+	reachable := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) })
+	if len(reachable) > 0 {
+		ips = reachable
 	}
 	var families [2][]net.IPAddr
 	for _, ip := range ips {
@@ -77,7 +77,7 @@ func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr
 	return ordered[:min(len(ordered), maxAddresses)]
 }
 
-// routed reports whether this machine has a route to ip. No packet is sent to find out.
+// routed reports whether this machine has a route to ip. It doesn't send a packet to find out.
 func routed(ip net.IPAddr, port int) bool {
 	conn, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: ip.IP, Port: port, Zone: ip.Zone})
 	if err == nil {
