@@ -76,7 +76,7 @@ func TestHandshakeViolations(t *testing.T) {
 		{"Hello twice", func(p *rawPeer, s *World) { p.send(0, p.hello(s)); p.send(0, p.hello(s)) },
 			ControlChannelMessageFail, "Hello arrived while waiting for Login"},
 		{"unknown", func(p *rawPeer, _ *World) { p.send(0, []byte{99}) },
-			ControlChannelMessageUnknown, "control message 99 does not exist"},
+			ControlChannelMessageUnknown, "unknown control message 99"},
 		{"cut short", func(p *rawPeer, s *World) { p.send(0, p.hello(s)[:9]) },
 			ControlChannelMessagePayloadFail, "Hello of 9 bytes"},
 		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },
@@ -301,7 +301,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 		}
 		inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
 			_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
-			require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) deciding about the Login")
+			require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) authenticating the client")
 			synctest.Wait()
 			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
 			require.Zero(t, n.server.HandshakeStats().LoginsFailed)

@@ -41,7 +41,7 @@ func TestHostileMessages(t *testing.T) {
 		}, ControlChannelMessageFail, "while 16 were under way"},
 		"taken but not sent": {func(c *Conn) { say(t, c, control.AppendTaken(nil, control.Taken{Count: 1})) },
 			ControlChannelMessageFail, "the peer took 1 messages that were not sent"},
-		"nothing taken": {func(c *Conn) { say(t, c, control.AppendTaken(nil, control.Taken{})) }, ControlChannelMessagePayloadFail, "nothing was taken"},
+		"nothing taken": {func(c *Conn) { say(t, c, control.AppendTaken(nil, control.Taken{})) }, ControlChannelMessagePayloadFail, "count is 0"},
 	} {
 		for _, toServer := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, " ", toServer), func(t *testing.T) {

@@ -44,11 +44,11 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit in Hello.Features for sealed carriers. A receiver ignores unknown
-// bits, since a later version may use them.
+// FeatureSealed is the bit in Hello.Features for sealed carriers. A receiver ignores unknown bits,
+// because a later version may use them.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol, without the game's classes. Both ends must have
+// Version is the version of the protocol, not including the game's classes. Both sides must have
 // the same version.
 const Version = 1
 
@@ -56,9 +56,9 @@ const Version = 1
 const (
 	MaxIdentity   = 1024    // bytes
 	MaxToken      = 4096    // bytes
-	maxParam      = 1 << 30 // of a number in Params; real numbers are far smaller
+	maxParam      = 1 << 30 // a number in Params; actual values are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that takes longer has already lost its clients
+	maxHeld       = 24 * time.Hour // a server that takes longer has lost its clients long before
 	maxShapeLines = 4096
 	maxShapeBytes = 48 << 10 // of the lines in a Shape, so that it fits into a single message
 )
@@ -80,9 +80,9 @@ type Welcome struct{ Identity string }
 // Join asks to join the world.
 type Join struct{}
 
-// Missed asks for the states of all actors again. A client sends it if it had no memory for
-// states in packets that it had already acknowledged. The server believes that the client
-// has these states.
+// Missed asks for the states of all actors again. A client sends it if it had no memory for the
+// states in packets that it had acknowledged, because the server believes that the client has these
+// states.
 type Missed struct{}
 
 // AskTime asks the server for the game time. A client waits for the answer before it asks
@@ -98,7 +98,7 @@ type Time struct {
 // Shape lists the server's classes. A client with different classes gets it instead of a Hello.
 type Shape struct {
 	Lines []string
-	Cut   bool // some lines didn't fit
+	Cut   bool // there were more lines than fit
 }
 
 // AppendHello appends a Hello.
@@ -114,11 +114,11 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-// parseHello parses a Hello, or only its version if it differs from ours.
+// parseHello parses a Hello. If its version differs from ours, it parses only the version.
 func parseHello(r *wire.Reader) Hello {
 	h := Hello{Version: r.Uvarint(1 << 32)}
 	if h.Version != Version {
-		// We don't know the format of the rest.
+		// The format of the rest is unknown.
 		r.Left = nil
 		return h
 	}
@@ -168,8 +168,8 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if some
-// lines didn't fit.
+// AppendShape appends a Shape with as many lines as fit into one message. It sets Cut if there are
+// more.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines &&
@@ -194,26 +194,26 @@ func parseShape(r *wire.Reader) Shape {
 	return s
 }
 
-// A format is a kind of message: its name, and how to parse what follows the ID.
+// A format is the name of a kind of message, and the parser for what follows its ID.
 type format struct {
 	name  string
 	parse func(r *wire.Reader) any
 }
 
-// formats holds the formats of all messages by their ID, which is the first byte.
+// formats holds the formats of all messages by ID.
 var formats = map[byte]format{
 	idHello:      {"Hello", as(parseHello)},
 	idWelcome:    {"Welcome", as(parseWelcome)},
 	idShape:      {"Shape", as(parseShape)},
 	idLogin:      {"Login", as(parseLogin)},
-	idJoin:       {"Join", as(parseNothing[Join])},
+	idJoin:       {"Join", as(parseEmpty[Join])},
 	idMessage:    {"Message", as(parseMessage)},
 	IDSealedOpen: {"SealedOpen", parseSealed(IDSealedOpen)},
 	IDSealedShut: {"SealedShut", parseSealed(IDSealedShut)},
 	IDSealedAsk:  {"SealedAsk", parseSealed(IDSealedAsk)},
 	IDSealedIDs:  {"SealedIDs", parseSealed(IDSealedIDs)},
-	idMissed:     {"Missed", as(parseNothing[Missed])},
-	idAskTime:    {"AskTime", as(parseNothing[AskTime])},
+	idMissed:     {"Missed", as(parseEmpty[Missed])},
+	idAskTime:    {"AskTime", as(parseEmpty[AskTime])},
 	idTime:       {"Time", as(parseTime)},
 	idTaken:      {"Taken", as(parseTaken)},
 }
@@ -223,18 +223,18 @@ func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any { return parse(r) }
 }
 
-// parseNothing parses a message without a body.
-func parseNothing[T any](*wire.Reader) (none T) { return none }
+// parseEmpty parses a message without a body.
+func parseEmpty[T any](*wire.Reader) (message T) { return message }
 
 // Parse parses a message of channel 0. The result has the message's own type, such as Hello or
 // Login, and may alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
-		return nil, &Error{PayloadFail, "a control message is empty"}
+		return nil, &Error{PayloadFail, "empty control message"}
 	}
 	f, ok := formats[payload[0]]
 	if !ok {
-		return nil, &Error{Unknown, fmt.Sprintf("control message %d does not exist", payload[0])}
+		return nil, &Error{Unknown, fmt.Sprintf("unknown control message %d", payload[0])}
 	}
 	r := wire.Reader{Left: payload[1:]}
 	message = f.parse(&r)
@@ -256,8 +256,8 @@ func Name(id byte) string {
 type Kind uint8
 
 const (
-	Unknown     Kind = iota + 1 // it has an ID that doesn't exist
-	Fail                        // it arrived at the wrong time
+	Unknown     Kind = iota + 1 // its ID is unknown
+	Fail                        // it arrived in the wrong state
 	PayloadFail                 // it can't be parsed
 )
 

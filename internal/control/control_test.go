@@ -79,7 +79,7 @@ func TestControlRefuses(t *testing.T) {
 		want    string
 	}{
 		{nil, PayloadFail, "empty"},
-		{[]byte{3}, Unknown, "control message 3 does not exist"},
+		{[]byte{3}, Unknown, "unknown control message 3"},
 		{AppendHello(nil, huge), PayloadFail, "Hello of 59 bytes: 1073741825 is above the limit of 1073741824"},
 		{AppendHello(nil, slow), PayloadFail, "above the limit of 60000000"},
 		{AppendLogin(nil, Login{Token: make([]byte, MaxToken+1)}), PayloadFail, "4097 is above the limit of 4096"},

@@ -2,28 +2,28 @@ package control
 
 import "fmt"
 
-// A Greeting is the state of one end in the handshake, and decides which messages may arrive next.
-// The owner passes it the messages of channel 0. A server also reports its own answers, by calling
-// Refuse and Welcomed.
+// A Greeting is the state of one side of the handshake, which decides which messages may arrive
+// next. The owner passes the messages of channel 0 to Receive. A server also reports its own
+// answers, by calling Refuse and Welcomed.
 type Greeting uint8
 
 const (
 	// States of a server.
 	awaitHello Greeting = iota
 	awaitLogin
-	awaitVerdict // Authenticate hasn't returned yet, and no message may arrive until it has
+	awaitVerdict // Authenticate is running, and no message may arrive until it returns
 	awaitJoin
 
 	// States of a client.
 	awaitServerHello // or Shape
 	awaitWelcome
-	// Later states of both ends. Only a server can be in refused.
+	// Final states of both sides. Only a server can be in refused.
 	greeted // the handshake is over; the Greeting doesn't check later messages
-	refused // the classes differ; the client's Login may still arrive, sent before it knew
+	refused // the classes differ; the Login that the client sent along with its Hello may still arrive
 )
 
-// NewGreeting returns the state of an end that hasn't received anything yet. A client has already
-// sent Hello and Login.
+// NewGreeting returns the state of a side that has received nothing yet. A client has already sent
+// Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -43,7 +43,7 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), *g)}
 	}
 	if *g == refused {
-		// This is the Login that followed the client's Hello. We have refused the client already.
+		// The Login that followed the client's Hello. The client has been refused already.
 		message = nil
 	}
 	*g = next
@@ -59,7 +59,7 @@ func (g Greeting) after(message any) (next Greeting, ok bool) {
 		}
 		return awaitLogin, g == awaitHello
 	case Login:
-		// A client sends Login right after Hello. By now we may have refused the Hello.
+		// A client sends Login right after Hello, which we may have refused in between.
 		if g == refused {
 			return greeted, true
 		}
@@ -86,11 +86,11 @@ func (g Greeting) Done() bool { return g == greeted }
 // AwaitsHello reports whether we are a server whose client has sent nothing yet.
 func (g Greeting) AwaitsHello() bool { return g == awaitHello }
 
-// greetings is what String returns.
+// greetings holds the results of String.
 var greetings = [...]string{
 	awaitHello:       "waiting for the client's Hello",
 	awaitLogin:       "waiting for Login",
-	awaitVerdict:     "deciding about the Login",
+	awaitVerdict:     "authenticating the client",
 	awaitJoin:        "waiting for Join",
 	awaitServerHello: "waiting for the server's Hello",
 	awaitWelcome:     "waiting for Welcome",
@@ -98,5 +98,5 @@ var greetings = [...]string{
 	refused:          "refusing the client's classes",
 }
 
-// String says what the end was doing, for errors.
+// String says what the side was doing, for errors.
 func (g Greeting) String() string { return greetings[g] }

@@ -20,7 +20,7 @@ func TestServerGreeting(t *testing.T) {
 	g := NewGreeting(false)
 	hears(t, &g, "Hello", "waiting for the client's Hello")
 	hears(t, &g, "Login", "waiting for Login")
-	hears(t, &g, "", "deciding about the Login")
+	hears(t, &g, "", "authenticating the client")
 	g.Welcomed()
 	hears(t, &g, "Join", "waiting for Join")
 	require.True(t, g.Done())

@@ -12,18 +12,17 @@ import (
 //	Message   id u8; at most MaxMessage bytes
 //	Taken     n, varint: this many messages of the other side have run since the last Taken
 //
-// Channel 0 has no flow control, so we need another way to keep a sender from filling the memory
-// that the peer has set aside for it. This is the purpose of Taken: at most [Window] messages
-// may be sent that aren't covered by a Taken yet. Sending more is a violation, and so is a Taken
-// that covers more messages than were sent.
+// Channel 0 has no flow control, so Taken keeps a sender from filling the memory that the peer has
+// set aside for the channel: at most [Window] messages may be in flight that no Taken covers yet.
+// Sending more is a violation, and so is a Taken that covers more messages than were sent.
 const (
 	// MaxMessage is the maximum size of a message, in bytes. A message of this size fills four
 	// entries of the reliable buffer.
 	MaxMessage = 4096
 
-	// Window is the maximum number of messages sent that aren't covered by a Taken. At
-	// MaxMessage bytes each, they need 86 KiB of the 160 KiB that an end sets aside for channel
-	// 0 (bunch/WIRE.md, flow control). The rest is for the framework's own messages.
+	// Window is the maximum number of messages that no Taken covers. At MaxMessage bytes each, they
+	// need 86 KiB of the 160 KiB that a side sets aside for channel 0 (bunch/WIRE.md, flow
+	// control). The rest is for the framework's own messages.
 	Window = 16
 )
 
@@ -33,7 +32,7 @@ type Message struct {
 	Payload []byte // part of the packet that it arrived in
 }
 
-// Taken says that Count more messages have run, so the other side may send that many more.
+// Taken says that Count more messages have run, so that the other side may send as many more.
 type Taken struct{ Count int }
 
 // AppendMessage appends one of the game's messages.
@@ -53,22 +52,22 @@ func IsTaken(payload []byte) bool { return len(payload) > 0 && payload[0] == idT
 func parseMessage(r *wire.Reader) Message {
 	id := r.Byte()
 	if len(r.Left) > MaxMessage {
-		r.Fail(fmt.Errorf("its %d bytes are above the limit of %d", len(r.Left), MaxMessage))
+		r.Fail(fmt.Errorf("payload has %d bytes; the limit is %d (MaxMessage)", len(r.Left), MaxMessage))
 	}
 	return Message{id, r.Take(len(r.Left))}
 }
 
 // parseTaken parses a Taken.
-func parseTaken(r *wire.Reader) Taken { return Taken{int(r.Positive(Window, "nothing was taken"))} }
+func parseTaken(r *wire.Reader) Taken { return Taken{int(r.Positive(Window, "count is 0"))} }
 
-// Mail counts the messages in one direction that aren't covered by a Taken yet. Both ends keep a
-// Mail for each direction.
+// Mail counts the messages in one direction that no Taken covers yet. Both sides keep a Mail for
+// each direction.
 type Mail struct{ uncovered int }
 
 // Full reports whether the next message has to wait for a Taken.
 func (m *Mail) Full() bool { return m.uncovered >= Window }
 
-// Add counts a message, unless it exceeds the window.
+// Add counts a message. It returns false if the message exceeds the window.
 func (m *Mail) Add() bool {
 	if m.Full() {
 		return false
@@ -77,11 +76,10 @@ func (m *Mail) Add() bool {
 	return true
 }
 
-// Open returns the number of messages that aren't covered by a Taken yet.
+// Open returns the number of messages that no Taken covers yet.
 func (m *Mail) Open() int { return m.uncovered }
 
-// Taken makes room in the window again. It returns false if t covers more messages than there
-// are.
+// Taken makes room in the window. It returns false if t covers more messages than were sent.
 func (m *Mail) Taken(t Taken) bool {
 	if t.Count > m.uncovered {
 		return false

@@ -7,18 +7,17 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// If both ends have the feature, messages about sealed carriers follow on channel 0 after
-// Join. A connection's carriers are numbered. In each message, n is the number of the
-// carrier, also called an instance. Welcome and Join open instance 1. The client opens later
-// instances, one at a time:
+// If both sides have the feature, channel 0 carries messages about sealed carriers after Join. A
+// connection's carriers, also called instances, are numbered. In each message, n is the number of
+// the carrier. Welcome and Join open instance 1, and the client opens later ones, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server may refuse with SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
-//	SealedShut n       either            the sender has no carrier n any more
+//	SealedShut n       either            the sender no longer has carrier n
 //
-// A message about an instance that has ended is ignored, since its sender may not have
-// known about the end.
+// A message about an instance that has ended is ignored, because its sender may not have known
+// that.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -52,11 +51,11 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 // parseSealed returns the parser for the message with the given ID.
 func parseSealed(id byte) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any {
-		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instances count from 1"))}
+		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instance is 0"))}
 		if id != IDSealedIDs {
 			return m
 		}
-		for range r.Positive(maxSealedIDs, "there are no ids") {
+		for range r.Positive(maxSealedIDs, "no IDs") {
 			m.IDs = append(m.IDs, readID(r))
 		}
 		return m

@@ -6,20 +6,20 @@ import (
 	"net"
 )
 
-// BufferBytes is the default size of a socket buffer. It holds what arrives in half a second
-// at 100 Mbit/s, and more than two chunks of 256 KiB.
+// BufferBytes is the default size of a socket buffer. It holds what arrives in half a second at 100
+// Mbit/s.
 const BufferBytes = 7 << 20
 
-// ErrBuffers means that the kernel's limit on socket buffers is below the requested size.
-var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
+// ErrBuffers means that the kernel limits socket buffers to less than the requested size.
+var ErrBuffers = errors.New("udp: socket buffer too small")
 
-// AskBuffers asks the kernel for socket buffers of at least bytes each. It never makes a
-// buffer smaller. It returns ErrBuffers if the kernel gives less. The socket then works but
-// drops bursts.
+// AskBuffers asks the kernel for socket buffers of at least the given size each. It never makes a
+// buffer smaller. It returns ErrBuffers if the kernel allows less, in which case the socket works
+// but may drop packets when many arrive at once.
 func AskBuffers(conn net.PacketConn, bytes int) error {
 	system, ok := conn.(SystemConn)
 	if !ok {
-		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, conn)
+		return fmt.Errorf("%w: the buffers of a %T cannot be set", ErrBuffers, conn)
 	}
 	raw, err := system.SyscallConn()
 	if err != nil {
@@ -31,18 +31,18 @@ func AskBuffers(conn net.PacketConn, bytes int) error {
 		if err != nil {
 			errs = append(errs, err)
 		} else if got < bytes {
-			errs = append(errs, fmt.Errorf("%w: asked for a %s buffer of %d bytes, got %d; raise %s",
-				ErrBuffers, b.name, bytes, got, b.setting))
+			errs = append(errs, fmt.Errorf("%w: %s buffer has %d bytes instead of %d: raise %s",
+				ErrBuffers, b.name, got, bytes, b.setting))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// kernelBuffer is one of a socket's two buffers.
+// A kernelBuffer is one of a socket's two buffers.
 type kernelBuffer struct {
 	name    string // "receive" or "send", for errors
 	setting string // what limits the size, for errors
 	set     func(c SystemConn, bytes int) error
-	option  int // socket option for the size
-	force   int // socket option for the size regardless of the limit; 0 if there is none
+	option  int // socket option to get the size
+	force   int // socket option to set the size regardless of the limit; 0 if there is none
 }

@@ -3,6 +3,7 @@
 package udp
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 
@@ -14,14 +15,13 @@ var kernelBuffers = []kernelBuffer{
 	{"send", sendSetting, SystemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
 }
 
-// ask makes the buffer larger if it has fewer than bytes bytes and returns its size
-// afterwards.
+// ask enlarges the buffer if it has fewer than the given bytes, and returns its resulting size.
 func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int, err error) {
 	got, err = k.size(raw)
 	if err != nil || got >= bytes {
 		return got, err
 	}
-	_ = k.set(c, bytes) // size shows whether it worked
+	_ = k.set(c, bytes) // the size shows whether it worked
 	got, err = k.size(raw)
 	if err != nil || got >= bytes || k.force == 0 {
 		return got, err
@@ -32,14 +32,11 @@ func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int
 
 // size asks the kernel for the buffer's size.
 func (k kernelBuffer) size(raw syscall.RawConn) (bytes int, err error) {
-	var failed error
+	var optErr error
 	err = raw.Control(func(fd uintptr) {
-		bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option)
+		bytes, optErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option)
 	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
+	if err = errors.Join(err, optErr); err != nil {
 		return 0, fmt.Errorf("udp: size of the %s buffer: %w", k.name, err)
 	}
 	return bytes, nil

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// IsLoss reports whether a write error says only that a packet could not be sent now. The
-// machine may be between two networks, have no network, or have a firewall. The packet counts
-// as lost on the path. After a read with such an error, the next read may succeed.
+// IsLoss reports whether a write error means only that a packet could not be sent now, so that the
+// packet counts as lost on the path. The machine may be between two networks, have no network, or
+// have a firewall. After a read with such an error, the next read may succeed.
 func IsLoss(err error) bool {
-	no, ok := errors.AsType[syscall.Errno](err)
-	return ok && slices.Contains(losses, no)
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains(losses, errno)
 }

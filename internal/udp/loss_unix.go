@@ -4,13 +4,13 @@ package udp
 
 import "syscall"
 
-// losses are the errors for a packet that the system refuses to send now, although it may
-// send the next one.
+// losses are the errors with which the system refuses to send a packet although it may send the
+// next one.
 //
-// EPERM and EACCES come from firewalls. EINVAL comes from routes that discard packets and
-// from a source address that the machine no longer has. ECONNABORTED comes from a network
-// that is gone, with the socket's port. Tunnels return EDESTADDRREQ (WireGuard without an
-// endpoint) and ESRCH (IPsec without a key).
+// EPERM and EACCES come from firewalls, EINVAL from routes that discard packets and from a source
+// address that the machine no longer has, and ECONNABORTED from a network that has disappeared
+// along with the socket's port. Tunnels return EDESTADDRREQ (WireGuard without an endpoint) and
+// ESRCH (IPsec without a key).
 var losses = []syscall.Errno{
 	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN,
 	syscall.EADDRNOTAVAIL, syscall.ENODEV, syscall.ENXIO,

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// losses are the errors for a packet that the system refuses to send now, although it may
-// send the next one.
+// losses are the errors with which the system refuses to send a packet although it may send the
+// next one.
 var losses = []syscall.Errno{
 	windows.WSAENETUNREACH, windows.WSAEHOSTUNREACH, windows.WSAENETDOWN, windows.WSAEHOSTDOWN,
 	windows.WSAEADDRNOTAVAIL, windows.WSAENETRESET, windows.WSAECONNRESET, windows.WSAECONNREFUSED,

@@ -10,7 +10,7 @@ import (
 // up to milliseconds.
 const TimerUnit = time.Millisecond
 
-// Nap sleeps with the kernel's precision. It takes a thread and, until the runtime takes it
+// Nap sleeps with the kernel's precision. It occupies a thread and, until the runtime takes that
 // back, a processor. It returns false if the sleep was interrupted.
 func Nap(d time.Duration) bool {
 	t := unix.NsecToTimespec(int64(d))

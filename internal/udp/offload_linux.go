@@ -11,11 +11,11 @@ import (
 // hasGSO reports whether the kernel can split a batch into packets (Linux 4.18). A device may
 // still refuse a batch later.
 func hasGSO(raw syscall.RawConn) bool {
-	var failed error
+	var optErr error
 	err := raw.Control(func(fd uintptr) {
-		_, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+		_, optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT)
 	})
-	return err == nil && failed == nil
+	return err == nil && optErr == nil
 }
 
 // enableGRO lets the kernel join received packets if it can (Linux 5.0).
@@ -53,9 +53,9 @@ func SegmentSize(oob []byte) int {
 	return 0
 }
 
-// isOffloadError reports whether a batch was refused because it is a batch. In that case, its
-// packets may be sent one by one. Devices without checksums refuse batches with EIO, and
-// forGood is then true. Devices whose MTU is below the packet size refuse them with EINVAL or
+// isOffloadError reports whether a batch was refused because it is a batch, so that its packets may
+// still be sent one by one. forGood is true if the device refuses all batches, as devices without
+// checksums do, with EIO. Devices whose MTU is below the packet size refuse a batch with EINVAL or
 // EMSGSIZE.
 func isOffloadError(err error) (refused, forGood bool) {
 	switch err {

@@ -10,27 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). Only one
-// goroutine may use it.
+// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). It is not safe
+// for concurrent use.
 //
-// It calls recvmmsg itself to avoid allocations: golang.org/x/net allocates two addresses for
-// each message.
+// It calls recvmmsg itself to avoid allocations, because golang.org/x/net allocates two addresses
+// for each message.
 type Reader struct {
 	socket *Socket
-	held   *readBatch // messages returned by the last Read; nil while Read waits
-	// The method readable, for RawConn.Read. Bound once in NewReader, so that Read allocates
-	// no closure.
-	read func(fd uintptr) bool
-	zone zoneNames
+	batch  *readBatch            // holds the messages of the last Read; nil while Read waits
+	tryFn  func(fd uintptr) bool // tryRead, bound once so that Read doesn't allocate a closure
+	zone   zoneNames
 
-	// Results of the last call of readable, for Read.
+	// Results of tryRead, which can't be returned through RawConn.
 	n      int  // number of messages
-	waited bool // readable found no message at first
+	waited bool // tryRead found no message at first
 	err    error
 }
 
-// readBatch is the memory for one call of recvmmsg, 256 KiB. A Reader takes a batch from the
-// pool only when there is something to read, so hundreds of waiting sockets hold none.
+// A readBatch is the memory for one call of recvmmsg, 256 KiB. A Reader takes a batch from the pool
+// only while it has something to read, so hundreds of waiting sockets don't hold any.
 type readBatch struct {
 	headers [readMessages]messageHeader // point at the fields below; set once
 	names   [readMessages]unix.RawSockaddrInet6
@@ -46,7 +44,7 @@ type messageHeader struct {
 	n uint32 // bytes of data
 }
 
-// readBatches is a pool of batches that no Reader holds.
+// readBatches is the pool of batches.
 var readBatches = sync.Pool{New: func() any {
 	b := new(readBatch)
 	for i := range b.headers {
@@ -65,18 +63,18 @@ var readBatches = sync.Pool{New: func() any {
 // NewReader returns a Reader of a kernel socket.
 func NewReader(s *Socket) *Reader {
 	r := &Reader{socket: s}
-	r.read = r.readable
+	r.tryFn = r.tryRead
 	return r
 }
 
-// Read waits for messages and reads at least one. It reports whether it had to wait. The
-// messages are valid until the next Read.
+// Read reads at least one message, and reports whether it had to wait for the first. The messages
+// are valid until the next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	r.free()
 	r.n = 0
 	r.waited = false
 	r.err = nil
-	if err := r.socket.Raw.Read(r.read); err != nil {
+	if err := r.socket.Raw.Read(r.tryFn); err != nil {
 		return nil, false, err
 	}
 	if r.err != nil {
@@ -88,20 +86,20 @@ func (r *Reader) Read() (ms []Message, waited bool, err error) {
 
 // free returns the batch of the last Read to the pool.
 func (r *Reader) free() {
-	if r.held != nil {
-		readBatches.Put(r.held)
-		r.held = nil
+	if r.batch != nil {
+		readBatches.Put(r.batch)
+		r.batch = nil
 	}
 }
 
-// readable reads what has arrived. If nothing has, it returns false. RawConn.Read then waits
-// and calls it again.
-func (r *Reader) readable(fd uintptr) (done bool) {
+// tryRead reads what has arrived. If that is nothing, it returns false, so that RawConn.Read waits
+// and then calls it again.
+func (r *Reader) tryRead(fd uintptr) (done bool) {
 	b := readBatches.Get().(*readBatch)
 	n, errno := b.receive(fd)
 	switch errno {
 	case 0:
-		r.held = b
+		r.batch = b
 		r.n = n
 		return true
 	case unix.EAGAIN:
@@ -130,9 +128,9 @@ func (b *readBatch) receive(fd uintptr) (n int, errno unix.Errno) {
 	}
 }
 
-// messages returns the messages that readable read. They use the batch's memory.
+// messages returns the messages that tryRead read. They use the batch's memory.
 func (r *Reader) messages() []Message {
-	b := r.held
+	b := r.batch
 	for i := range r.n {
 		h := &b.headers[i]
 		b.list[i] = Message{
@@ -144,18 +142,18 @@ func (r *Reader) messages() []Message {
 	return b.list[:r.n]
 }
 
-// zoneNames caches the interface name of the last address with a zone, because asking the
-// system for each packet would be slow.
+// zoneNames caches the interface name of the last address with a zone, because asking the system
+// for the name with each packet would be slow.
 type zoneNames struct {
 	index uint32
 	name  string
 }
 
-// addrPort converts an address written by the kernel to the form of [AddrPort]. IPv4 and IPv6
-// addresses both begin with family and port.
+// addrPort converts an address written by the kernel to the form of [AddrPort]. It reads the family
+// and the port before it knows the family, because IPv4 and IPv6 addresses both begin with them.
 func (z *zoneNames) addrPort(name *unix.RawSockaddrInet6) netip.AddrPort {
-	digits := (*[2]byte)(unsafe.Pointer(&name.Port))
-	port := uint16(digits[0])<<8 | uint16(digits[1])
+	bigEndian := (*[2]byte)(unsafe.Pointer(&name.Port))
+	port := uint16(bigEndian[0])<<8 | uint16(bigEndian[1])
 	if name.Family == unix.AF_INET {
 		return netip.AddrPortFrom(netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(name)).Addr), port)
 	}

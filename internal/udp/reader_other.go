@@ -15,14 +15,14 @@ type Reader struct {
 // NewReader returns a Reader of a kernel socket.
 func NewReader(s *Socket) *Reader { return &Reader{socket: s} }
 
-// Read waits for a packet and reports whether it had to wait. The packet is valid until the
-// next Read.
+// Read reads a packet, and reports whether it had to wait for the packet. The packet is valid until
+// the next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	begin := time.Now()
 	n, oobn, _, from, err := r.socket.UDP.ReadMsgUDPAddrPort(r.data[:], r.oob[:])
 	if err != nil {
 		return nil, false, err
 	}
-	r.held[0] = Message{Data: r.data[:n], OOB: r.oob[:oobn], From: inOneForm(from)}
+	r.held[0] = Message{Data: r.data[:n], OOB: r.oob[:oobn], From: canonical(from)}
 	return r.held[:], time.Since(begin) >= LongRead, nil
 }

@@ -15,15 +15,15 @@ import (
 // A Socket is a UDP socket together with what the system can do with it.
 type Socket struct {
 	Conn net.PacketConn
-	UDP  *net.UDPConn    // nil if Conn is of another type
+	UDP  *net.UDPConn    // Conn; nil if Conn is of another type
 	Raw  syscall.RawConn // nil if there is none
 	GSO  atomic.Bool     // the kernel splits batches; cleared if the device refuses them
 
 	v6 bool // the socket has family AF_INET6
 }
 
-// New returns the Socket of conn. If offload is true, the Socket uses GSO and GRO where the
-// system has them.
+// New returns the Socket of conn. If offload is true, the Socket uses GSO and GRO if the system has
+// them.
 func New(conn net.PacketConn, offload bool) *Socket {
 	s := &Socket{Conn: conn}
 	udp, ok := conn.(*net.UDPConn)
@@ -42,9 +42,12 @@ func New(conn net.PacketConn, offload bool) *Socket {
 	return s
 }
 
-// Blocks reports whether a write may block because it uses package net.
+// A nonBlocker is a net.PacketConn whose WriteTo never blocks, such as a *netsim.PacketConn.
+type nonBlocker interface{ NeverBlocks() }
+
+// Blocks reports whether a write may block, as it may in package net.
 func (s *Socket) Blocks() bool {
-	_, never := s.Conn.(interface{ NeverBlocks() })
+	_, never := s.Conn.(nonBlocker)
 	return !never && (!hasSystemWriter || s.Raw == nil)
 }
 
@@ -55,12 +58,12 @@ const (
 	oobBytes     = 128 // size of control messages for ECN and segment size, as in quic-go
 )
 
-// LongRead is the minimum duration of a read that counts as having waited for a packet. Other
-// reads take a few microseconds.
+// LongRead is the minimum duration of a read that counts as having waited for a packet. A read that
+// doesn't wait takes only a few microseconds.
 const LongRead = 20 * time.Microsecond
 
-// A Message is what a [Reader] reads: packets of the same flow and size that arrived in a row
-// and that the kernel joined. Only the last packet may be shorter.
+// A Message is what a [Reader] reads: one packet, or packets of the same flow and size that arrived
+// in a row and that the kernel joined, of which only the last may be shorter.
 type Message struct {
 	From netip.AddrPort // in the form that AddrPort returns
 	Data []byte
@@ -74,23 +77,24 @@ type SystemConn interface {
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// AddrPort returns an address in comparable form, or zero if it is not a UDP address.
+// AddrPort returns a UDP address in a canonical form, so that equal addresses compare equal. The
+// result is zero if a is not a UDP address.
 func AddrPort(a net.Addr) netip.AddrPort {
 	udp, ok := a.(*net.UDPAddr)
 	if !ok || udp == nil {
 		return netip.AddrPort{}
 	}
-	return inOneForm(udp.AddrPort())
+	return canonical(udp.AddrPort())
 }
 
-// inOneForm returns an address as [AddrPort] does.
-func inOneForm(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(named(a.Addr().Unmap()), a.Port())
+// canonical is AddrPort for a netip.AddrPort.
+func canonical(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(nameZone(a.Addr().Unmap()), a.Port())
 }
 
-// named replaces a zone that is an interface number by the interface's name, as in the source
-// of received packets.
-func named(a netip.Addr) netip.Addr {
+// nameZone replaces a zone that is an interface number by the interface's name, as in the source of
+// received packets.
+func nameZone(a netip.Addr) netip.Addr {
 	zone := a.Zone()
 	if zone == "" || zone[0] < '0' || zone[0] > '9' {
 		return a

@@ -9,7 +9,8 @@ import (
 
 const hasSystemWriter = false
 
-// systemWriter is not used on these systems, where package net sends.
+// A systemWriter does nothing on these systems, where package net sends. It only has the methods
+// that Writer calls.
 type systemWriter struct{}
 
 func (systemWriter) ready() bool { return false }

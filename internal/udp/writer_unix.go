@@ -16,21 +16,21 @@ import (
 // hasSystemWriter is true on systems where systemWriter can send.
 const hasSystemWriter = true
 
-// A systemWriter sends packets with its own calls of sendmsg. Package net won't do, because it
-// neither reports that a write would block nor sends a batch for the kernel to split (GSO).
+// A systemWriter sends packets with its own calls of sendmsg, because package net neither reports
+// that a write would block nor sends a batch for the kernel to split (GSO).
 //
 // Like Writer, it isn't safe for concurrent use.
 type systemWriter struct {
 	to     unix.Sockaddr // nil if we can't send to the address
 	oob    []byte        // control message with the source address; may be empty
-	gsoOOB []byte        // oob and the segment size; reused by each batch
+	gsoOOB []byte        // scratch space for oob with the segment size
 
-	// sendAll, as RawConn.Control and RawConn.Write want it. Bound once, by the first aim, so
-	// that a write doesn't allocate a closure.
+	// sendAll in the forms that RawConn.Control and RawConn.Write accept. Bound once, by the
+	// first aim, so that a write doesn't allocate a closure.
 	controlFunc func(fd uintptr)
 	writeFunc   func(fd uintptr) (done bool)
 
-	// Arguments and results of sendAll, which can't be passed through RawConn. Set by write.
+	// Arguments and results of sendAll, which can't be passed through RawConn. write sets them.
 	socket *Socket
 	batch  []byte
 	size   int // of each packet but the last, which may be shorter
@@ -77,7 +77,7 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	}
 	a := &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()} // IPv4 is mapped
 	if zone := to.Addr().Zone(); zone != "" {
-		// AddrPort has replaced a numeric zone by the interface's name.
+		// The zone is a name, because AddrPort replaces numbers.
 		if i, err := net.InterfaceByName(zone); err == nil {
 			a.ZoneId = uint32(i.Index)
 		}
@@ -93,9 +93,9 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (s
 	w.sent = 0
 	w.err = nil
 
-	// RawConn.Write waits its turn behind other writes to the socket. One of those may be
-	// QUIC's, which can hold the socket until there's room in the send buffer, so a caller
-	// that mustn't wait goes through RawConn.Control instead.
+	// RawConn.Write waits for other writes to the socket. One of them may be QUIC's, which can
+	// hold the socket until there's room in the send buffer, so a caller that mustn't wait uses
+	// RawConn.Control instead.
 	if mayWait {
 		err = s.Raw.Write(w.writeFunc)
 	} else {
@@ -121,7 +121,7 @@ func (w *systemWriter) sendAll(fd uintptr) {
 			w.recordSend(len(w.batch), err)
 			return
 		}
-		// The device doesn't take the batch as a whole, but it may take the packets.
+		// The device refuses the batch as a whole, but it may accept its packets.
 	}
 	for w.sent < len(w.batch) && !errors.Is(w.err, ErrBlocked) {
 		end := min(w.sent+w.size, len(w.batch))
@@ -129,7 +129,7 @@ func (w *systemWriter) sendAll(fd uintptr) {
 	}
 }
 
-// sendOne makes one call of sendmsg, and repeats it if a signal gets in the way.
+// sendOne calls sendmsg, and repeats the call if a signal interrupts it.
 func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	for {
 		_, err := unix.SendmsgN(int(fd), b, oob, w.to, unix.MSG_DONTWAIT)
@@ -139,10 +139,8 @@ func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	}
 }
 
-// recordSend records how an attempt to send the next n bytes went.
-//
-// Unless the send buffer was full, the bytes count as sent even after an error: to the peer,
-// it's as if the path had lost them.
+// recordSend records the result of sending the next n bytes. Unless the send buffer was full, they
+// count as sent even after an error, because it is as if the path had lost them.
 func (w *systemWriter) recordSend(n int, err error) {
 	if err == unix.EAGAIN || err == unix.EWOULDBLOCK || err == unix.ENOBUFS {
 		w.err = ErrBlocked
