@@ -219,7 +219,7 @@ func (r *run) tickIn(d time.Duration) {
 // Functions that are left then are dropped.
 func (r *run) finish() (done bool) {
 	w := r.world
-	n := w.game.Owed() + w.local.Len()
+	n := w.game.Pending() + w.local.Len()
 	r.lastSteps++
 	if r.lastSteps <= maxLastSteps && n > 0 {
 		return false

@@ -488,7 +488,7 @@ func (w *World) mustBeInside(what string, of fmt.Stringer) {
 // checkGoroutine is the slow part of mustBeInside. It is a separate function so that mustBeInside
 // can be inlined.
 func (w *World) checkGoroutine(doing tasks.Doing) {
-	if w.drive.Elsewhere() {
+	if w.drive.Outside() {
 		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
 			doing))
 	}

@@ -1,6 +1,6 @@
-// Package ask is the bookkeeping of calls that return a result. It keeps the questions of one end
-// of a connection until they are answered, and encodes questions and answers. It uses no clock,
-// goroutine or lock.
+// Package ask keeps track of calls that return a result: it holds the questions of one side of a
+// connection until they are answered, and encodes questions and answers. It has no clock, no
+// goroutine and no lock.
 package ask
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Table holds open questions by number: those that this end has asked, or those that the peer
-// has. It holds no more of them than SetLimit allows, which is none at first. It is not safe for
-// concurrent use.
+// A Table holds the open questions of this side, or those of the peer, by number. It is full from
+// the beginning, until SetLimit allows some. It is not safe for concurrent use.
 type Table[Q any] struct {
 	limit int
 	last  uint64            // newest number given by Add
@@ -24,7 +23,7 @@ type Table[Q any] struct {
 // An entry is an open question.
 type entry[Q any] struct {
 	number   uint64
-	until    time.Time // when the question times out; zero = never
+	until    time.Time // when the question times out; zero if it never does
 	question Q
 }
 
@@ -37,8 +36,8 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add adds a question of this end under the next number. It times out at until; zero = never. ok is
-// false if the table is full.
+// Add adds a question of this side under the next number. The question times out at until, or never
+// if that is zero. ok is false if the table is full.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -49,8 +48,8 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
-// Added returns how many questions Add has added, which is also the highest number that the peer
-// can have answered.
+// Added returns how many questions Add added, which is also the highest number that the peer may
+// answer.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
 // Put adds a question of the peer under its number. ok is false if the number is in use or
@@ -80,15 +79,15 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeDue removes and returns the oldest question that has timed out by now. It is cheap to call,
-// because it examines the questions only if one may have timed out.
+// TakeDue removes and returns the oldest question that has timed out by now. It is cheap, because
+// it looks at the questions only if one may have timed out.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if due, ok := t.due.Time(); !ok || now.Before(due) {
 		return q, false
 	}
 
-	// Compute due again along the way. If we stop early, it's a time that has passed, and the next
-	// call looks at the rest.
+	// Compute due again along the way. If we stop early, due is a time in the past, so that the
+	// next call looks at the rest.
 	t.due = recovery.Earliest{}
 	for i, e := range t.open {
 		t.due.Add(e.until, !e.until.IsZero())

@@ -11,7 +11,7 @@ import (
 // A question and its answer are the arguments of two reliable calls on the actor's channel:
 //
 //	question  number × 2, varint; the argument
-//	cancel    number × 2 + 1, varint: nobody waits for the answer any more
+//	cancel    number × 2 + 1, varint: nobody is waiting for the answer any more
 //	answer    number, varint; verdict u8; then, by verdict:
 //	          Answered: the result
 //	          Refused, Failed: a code, varint, and a text in UTF-8
@@ -29,12 +29,12 @@ type Verdict uint8
 const (
 	Answered    Verdict = iota
 	Refused             // the handler returned an error
-	Failed              // the result cannot be encoded, or the argument is not valid
-	Unbound             // nothing handles it
-	NotOwner            // the asking client does not own the actor
-	RateLimited         // the limit in the RPC's declaration is exceeded
-	TooMany             // the answering end allows no more open questions
-	Blocked             // the answering end blocks the method for now
+	Failed              // the result can't be encoded, or the argument is invalid
+	Unbound             // there is no handler
+	NotOwner            // the asking client doesn't own the actor
+	RateLimited         // the limit in the RPC's declaration was exceeded
+	TooMany             // the answering side allows no more open questions
+	Blocked             // the answering side blocks the method for now
 
 	verdicts
 )
@@ -60,7 +60,7 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	number = head >> 1
 	cancel = head&1 == 1
 	switch {
-	case number == 0: // or there is no varint
+	case number == 0: // also if there is no varint
 		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
 	case cancel && len(b) > n:
 		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)
@@ -68,8 +68,8 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	return number, cancel, b[n:], nil
 }
 
-// AppendAnswer appends an answer without a result, or else the header of an answer to which the
-// caller appends the result.
+// AppendAnswer appends an answer without a result, or the header of one to which the caller appends
+// the result.
 func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
@@ -80,14 +80,14 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character, and leaves out bytes that are
-// not UTF-8.
+// Cut shortens a text to MaxText bytes without splitting a character, and removes bytes that aren't
+// UTF-8.
 func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {
 	r := wire.Reader{Left: b}
-	a.Number = r.Positive(wire.Any, "it has no number")
+	a.Number = r.Positive(wire.Any, "no number")
 	a.Verdict = Verdict(r.Byte())
 	switch a.Verdict {
 	case Answered:
@@ -95,12 +95,12 @@ func ReadAnswer(b []byte) (a Answer, err error) {
 	case Refused, Failed:
 		a.Code = uint32(r.Uvarint(1<<32 - 1))
 		if len(r.Left) > MaxText {
-			r.Fail(fmt.Errorf("a text of %d bytes", len(r.Left)))
+			r.Fail(fmt.Errorf("text has %d bytes; the limit is %d", len(r.Left), MaxText))
 		}
 		a.Text = strings.ToValidUTF8(string(r.Take(len(r.Left))), "")
 	}
 	if a.Verdict >= verdicts {
-		r.Fail(fmt.Errorf("verdict %d does not exist", a.Verdict))
+		r.Fail(fmt.Errorf("unknown verdict %d", a.Verdict))
 	}
 	if err := r.End(); err != nil {
 		return a, fmt.Errorf("answer of %d bytes to question %d: %w", len(b), a.Number, err)

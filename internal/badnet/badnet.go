@@ -1,5 +1,5 @@
-// Package badnet puts the network described by emulation.Settings between the sockets of a
-// world and the real network.
+// Package badnet puts the network that emulation.Settings describes between the sockets of a world
+// and the real network.
 package badnet
 
 import (
@@ -13,19 +13,19 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// orderTime is the time by which PktOrder delays a packet. It is a tick at 30 Hz, because
-// UE's PktOrder sends the packet together with one of the next packets.
+// orderTime is how long PktOrder delays a packet. It is a tick at 30 Hz, because the setting of
+// that name in Unreal Engine sends the packet together with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns the links of an emulation: out for packets sent and in for packets received.
-// The error names the first setting that is not valid.
+// Links returns the links of an emulation: out for packets sent and in for packets received. The
+// error names the first invalid setting.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
 	}
-	least := max(0, e.PktLag-e.PktLagVariance)
+	minLag := max(0, e.PktLag-e.PktLagVariance)
 	out = netsim.Config{
-		Delay: least, Jitter: e.PktLag + e.PktLagVariance - least,
+		Delay: minLag, Jitter: e.PktLag + e.PktLagVariance - minLag,
 		LossMin: e.PktLossMinSize, LossMax: e.PktLossMaxSize, Alternate: e.PktJitter,
 		Rate: e.Rate, Queue: e.Queue, Seed: e.Seed,
 	}
@@ -55,15 +55,15 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 		in.Queue = e.Queue
 	}
 	if err = out.Validate(); err != nil {
-		return out, in, fmt.Errorf("rpc: Emulation: %w", err)
+		return out, in, fmt.Errorf("rpc: Emulation: packets sent: %w", err)
 	}
 	if err = in.Validate(); err != nil {
-		return out, in, fmt.Errorf("rpc: Emulation: what comes: %w", err)
+		return out, in, fmt.Errorf("rpc: Emulation: packets received: %w", err)
 	}
 	return out, in, nil
 }
 
-// Sockets holds the sockets of one world, all with the same emulation. Its methods may be
+// Sockets holds the sockets of one world, which all have the same emulation. Its methods may be
 // called concurrently.
 type Sockets struct {
 	mu      sync.Mutex // guards the fields below
@@ -71,11 +71,10 @@ type Sockets struct {
 	open    []*netsim.Emulated
 }
 
-// NewSockets returns Sockets that hold no socket.
+// NewSockets returns Sockets without a socket.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes the emulation of all sockets: those that Add has returned and those that it
-// will return.
+// Set changes the emulation of all sockets, including those that Add returns later.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Sockets) Set(out, in netsim.Config) {
 	}
 }
 
-// Add combines a socket with the emulation. The caller must call free when it no longer needs
+// Add puts the emulation in front of a socket. The caller must call free when it no longer needs
 // the socket.
 func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
 	s.mu.Lock()
@@ -100,7 +99,7 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	}
 }
 
-// Len returns the number of sockets in use. It is 0 after all connections and listeners of a
+// Len returns the number of sockets in use, which is 0 once all connections and listeners of the
 // world have ended.
 func (s *Sockets) Len() int {
 	s.mu.Lock()

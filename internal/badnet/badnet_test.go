@@ -59,7 +59,7 @@ func TestLinks(t *testing.T) {
 	_, _, err = Links(emulation.Settings{Rate: 1e15})
 	require.ErrorContains(t, err, "Rate is 1000000000000000 bit/s")
 	_, _, err = Links(emulation.Settings{IncomingRate: 1e15})
-	require.ErrorContains(t, err, "what comes: netsim: Rate is 1000000000000000 bit/s")
+	require.ErrorContains(t, err, "packets received: netsim: Rate is 1000000000000000 bit/s")
 }
 
 // TestIncomingRate: a socket behind a slow downlink receives no more than its rate,

@@ -2,7 +2,7 @@
 // without waiting.
 package bell
 
-// A Bell wakes one receiver after any number of rings. A ring lasts until it is heard, and
+// A Bell wakes one receiver after any number of rings. A ring lasts until it is received, and
 // further rings have no effect until then.
 type Bell chan struct{}
 
@@ -17,15 +17,15 @@ func (b Bell) Ring() {
 	}
 }
 
-// Heard reports whether the bell has rung, and clears the ring. It does not wait.
-func (b Bell) Heard() bool { return ready(b) }
+// Heard reports whether the bell rang, and clears the ring. It doesn't wait.
+func (b Bell) Heard() bool { return tryReceive(b) }
 
-// Closed reports whether a channel on which nothing is sent is closed. It does not wait.
-func Closed(done <-chan struct{}) bool { return ready(done) }
+// Closed reports whether a channel on which nothing is sent is closed. It doesn't wait.
+func Closed(done <-chan struct{}) bool { return tryReceive(done) }
 
-// ready receives without waiting. It reports whether there was a value or the channel is
+// tryReceive receives without waiting. It reports whether there was a value or the channel is
 // closed.
-func ready(c <-chan struct{}) bool {
+func tryReceive(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

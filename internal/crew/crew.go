@@ -1,5 +1,5 @@
-// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work,
-// for which starting a goroutine each would cost more than the work itself. [Turns] is for
+// Package crew limits how many goroutines work at once. A [Crew] is for pieces of work that are so
+// small that starting a goroutine for each would cost more than the work itself. [Turns] is for
 // heavy work.
 package crew
 
@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Crew is a pool of goroutines, the members, that calls a function for each added value. It
-// has at most GOMAXPROCS members. Add starts them, and they end when no value waits. Members
-// take values in the order they were added. Add may be called concurrently.
+// A Crew is a pool of up to GOMAXPROCS goroutines, its members, which call a function for each
+// added value, in the order in which the values were added. Add starts members, and they end when
+// no value is waiting. Add may be called concurrently.
 type Crew[T any] struct {
 	work func(T) // set by New
 
@@ -21,14 +21,14 @@ type Crew[T any] struct {
 	members int // goroutines in run
 }
 
-// New returns a crew that calls work. work must be short and never block. The members may
-// call it concurrently.
+// New returns a crew that calls work, which must be short and must not block. The members may call
+// it concurrently.
 func New[T any](work func(T)) *Crew[T] { return &Crew[T]{work: work} }
 
-// Add makes a member call work for one. It does not wait for the call.
-func (c *Crew[T]) Add(one T) {
+// Add adds a value, for which a member will call work. It doesn't wait for that.
+func (c *Crew[T]) Add(value T) {
 	c.mu.Lock()
-	c.waiting.Add(one)
+	c.waiting.Add(value)
 	grows := c.members < runtime.GOMAXPROCS(0)
 	if grows {
 		c.members++
@@ -39,21 +39,25 @@ func (c *Crew[T]) Add(one T) {
 	}
 }
 
-// run runs on a member's goroutine.
+// run is a member's goroutine.
 func (c *Crew[T]) run() {
-	for one, ok := c.take(); ok; one, ok = c.take() {
-		c.work(one)
+	for {
+		value, ok := c.takeOrLeave()
+		if !ok {
+			return
+		}
+		c.work(value)
 	}
 }
 
-// take removes and returns the first value. If there is none, it removes the calling member
-// from the count. The member must then end.
-func (c *Crew[T]) take() (one T, ok bool) {
+// takeOrLeave removes and returns the first value. If there is none, it removes the calling member
+// from the count, and the member must end.
+func (c *Crew[T]) takeOrLeave() (value T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, ok = c.waiting.Take()
+	value, ok = c.waiting.Take()
 	if !ok {
 		c.members--
 	}
-	return one, ok
+	return value, ok
 }

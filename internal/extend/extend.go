@@ -1,6 +1,6 @@
 // Package extend lets package stream, an extension of package rpc, add a protocol machine to
-// connections and attach values to worlds and classes. It is not part of the public
-// interface: its contracts may change together with package link.
+// connections and attach values to worlds and classes. It is not part of the public interface,
+// because it changes along with package link.
 package extend
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// A Machine is a protocol beside the calls of a connection, without a clock, goroutine or
-// lock. An error of Receive or Advance ends the connection. The link calls all methods under
+// A Machine is a protocol that runs beside the calls of a connection, without a clock, a goroutine
+// or a lock. An error of Receive or Advance ends the connection. The link calls all methods under
 // the lock of the connection's machines, which [Drive] also takes.
 type Machine interface{ link.Extension }
 
 // Package rpc sets these functions in its init, because an extension only has a *rpc.World, a
-// *rpc.Conn or a *rpc.Class. They panic for values of other types.
+// *rpc.Conn or a *rpc.Class. They panic if the value is of another type.
 var (
 	WorldOf func(world any) *World
 	ConnOf  func(conn any) *Conn
@@ -29,30 +29,30 @@ var (
 	PartyOf func(conn any) budget.Party // the party of a connection's peer; may be called concurrently
 )
 
-// Add adds a machine to every connection of a world. Its priority is below that of calls and
-// of machines added earlier: its datagrams are sent when the others have none. They begin
-// with the machine's FirstByte, on which both ends must agree.
+// Add adds a machine to every connection of a world. Its priority is below that of calls and of
+// machines added earlier, so its datagrams are sent only when the others have none. They begin with
+// the machine's FirstByte, on which both sides must agree.
 //
-// Datagrams that arrive before the connection has joined are dropped and counted. newMachine
-// is called when a connection begins, on any goroutine, before the game has the connection.
-// Add panics after the world's first connection.
+// Datagrams that arrive before the connection has joined are dropped and counted. newMachine is
+// called when a connection begins, on any goroutine, before the game gets the connection. Add
+// panics if the world has had a connection.
 func Add(world any, newMachine func() Machine) { WorldOf(world).add(newMachine) }
 
-// OnJoin adds a hook that is called on the world's goroutine for every connection that has
-// joined. It is called before any of the game's actors open on the connection, because actors
-// may use up the channels. OnJoin must be called before the first connection.
+// OnJoin adds a hook that is called on the world's goroutine for every connection that joins. It is
+// called before any of the game's actors open on the connection, because actors may use up the
+// channels. OnJoin must be called before the first connection.
 func OnJoin(world any, hook func(conn any)) {
 	w := WorldOf(world)
 	w.Joined = append(w.Joined, hook)
 }
 
-// Of returns the machine that Add has added to a connection for datagrams that begin with
-// first, or nil if there is none. The caller may use it only within Drive.
+// Of returns the machine that Add added to a connection for datagrams that begin with first, or nil
+// if there is none. The caller may use it only within Drive.
 func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 
-// Drive calls fn under the lock of the connection's machines and then sends what fn has made
-// ready. No packets are sent or received during fn. fn must not block and must not call
-// package rpc.
+// Drive calls fn under the lock of the connection's machines, and then sends what fn has given
+// them. No packets are sent or received during fn, which must not block and must not call package
+// rpc.
 func Drive(conn any, fn func()) {
 	l := ConnOf(conn).Link
 	l.Lock()
@@ -60,13 +60,13 @@ func Drive(conn any, fn func()) {
 	fn()
 }
 
-// Expect announces the number of bulk bytes that an extension will yet pass to its machine or
-// send in calls. The more there are, the more carefully bulk starts on a path about which
-// little is known. It may be called concurrently.
+// Expect announces the number of bytes of bulk (transfers) that an extension will later pass to its
+// machine or send in calls. The more there are, the more carefully bulk starts on an unknown path.
+// It may be called concurrently.
 func Expect(conn any, bytes int64) { ConnOf(conn).Link.Expect(bytes) }
 
-// Stats returns the counters and path measurements of the connection's own machine, which
-// carries its bunches. It is cheaper than Stats of rpc.Conn. It may be called concurrently.
+// Stats returns the counters and path measurements of the connection's own machine, which carries
+// its bunches. It costs less than Stats of rpc.Conn. It may be called concurrently.
 func Stats(conn any) (s bunch.Stats) {
 	c := ConnOf(conn)
 	c.Link.Lock()
@@ -74,59 +74,58 @@ func Stats(conn any) (s bunch.Stats) {
 	return c.bunches.Stats()
 }
 
-// OnWake sets the function that is called, on any goroutine, whenever a machine of the
-// connection has something for its owner. fn must not block. It replaces the function set
-// before.
-func OnWake(conn any, fn func()) { ConnOf(conn).woken.Store(&fn) }
+// OnWake sets the function that is called, on any goroutine, whenever a machine of the connection
+// has something for its owner. fn must not block. It replaces the function that was set before.
+func OnWake(conn any, fn func()) { ConnOf(conn).onWake.Store(&fn) }
 
-// Wake makes a world that waits for events tick. It may be called concurrently. Unlike a
-// post, it never fails. It has no effect on a closed world.
+// Wake makes a world tick if it is waiting for events. It may be called concurrently. Unlike a
+// post, it never fails, but it has no effect on a closed world.
 func Wake(world any) { WorldOf(world).Wake() }
 
 // Closed returns a channel that is closed when the world is closed. It may be called concurrently.
 func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
-// Keep returns the value that a world keeps for an extension. The first call makes the value
-// with create. Keep must be called on the world's goroutine.
+// Keep returns the value that a world keeps for its extension, which the first call makes with
+// create. Keep must be called on the world's goroutine.
 func Keep(world any, create func() any) any {
 	w := WorldOf(world)
-	if w.kept == nil {
-		w.kept = create()
+	if w.value == nil {
+		w.value = create()
 	}
-	return w.kept
+	return w.value
 }
 
 // Seed makes the random draws of a world's connections repeatable. It must be called before
 // the first connection.
 func Seed(world any, seed uint64) { WorldOf(world).seed = &seed }
 
-// DrivenBy tells a world the ID of the goroutine that will next call its Dispatch, as
-// returned by driver.Goroutine. Getting the ID takes 10 µs, most of the time of a quiet
-// world's tick. A goroutine that drives many worlds gets it only once.
+// DrivenBy tells a world the ID of the goroutine that will next call its Dispatch, as returned by
+// driver.Goroutine. Getting the ID takes 10 µs, which is most of a quiet world's tick, so a
+// goroutine that drives many worlds should get it only once.
 func DrivenBy(world any, goroutine uint64) { WorldOf(world).Driven(goroutine) }
 
-// DeclaredBy sets the name of the function that adds a class to a world, such as
-// "stream.Install". The error of a handshake can then say which end did not call it. The name
-// is part of the shape. DeclaredBy must be called where the class is declared.
+// DeclaredBy sets the name of the function that adds a class to a world, such as "stream.Install",
+// so that the error of a handshake can say which side didn't call it. The name is part of the
+// shape. DeclaredBy must be called where the class is declared.
 func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function }
 
 // Priority sets the channel priority of a class's actors. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Answers sets the methods of a class, as "Class.Method", with which clients answer what the
-// server sends. With rpc.Config.DoS, they do not count as load of a client, up to the number
-// announced by Owe. Answers must be called where the class is declared.
+// Answers sets the methods of a class, as "Class.Method", with which clients answer what the server
+// sends. With rpc.Config.DoS, they don't count as a client's load, up to the number announced by
+// Owe. Answers must be called where the class is declared.
 func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
 
-// mostOwed is the maximum number of answers that a client may owe. It is enough for 1,024
-// transfers, the maximum of a connection, with two answers and two reports in flight each.
-const mostOwed = 4096
+// maxOwed is the maximum number of answers that a client may owe. It is enough for 1,024 transfers,
+// the maximum of a connection, with two answers and two reports in flight each.
+const maxOwed = 4096
 
 // Owe announces that a client may answer n more times. It must be called on the world's
 // goroutine.
 func Owe(conn any, n int) {
 	c := ConnOf(conn)
-	c.Owed = min(c.Owed+n, mostOwed)
+	c.Owed = min(c.Owed+n, maxOwed)
 }
 
 // Class holds the properties of a class that only extensions set.
@@ -143,33 +142,33 @@ type World struct {
 	Closed <-chan struct{}  // closed with the world; set before the game has the world
 	Joined []func(conn any) // added by OnJoin; used on the world's goroutine only
 
-	mu       sync.Mutex // guards machines and closed
-	machines []func() Machine
-	closed   bool // the world has had a connection
+	mu        sync.Mutex // guards machines and connected
+	machines  []func() Machine
+	connected bool // the first connection has begun
 
-	kept any     // returned by Keep
-	seed *uint64 // set before the first connection; nil if draws are not repeatable
+	value any     // returned by Keep; nil before the first call
+	seed  *uint64 // set before the first connection; nil if draws are not repeatable
 }
 
 // add is Add.
 func (w *World) add(newMachine func() Machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		panic("rpc: a machine was added after the first connection")
+	if w.connected {
+		panic("rpc: machine added after the first connection")
 	}
 	w.machines = append(w.machines, newMachine)
 }
 
-// Close is called when the first connection begins. From then on Add panics.
+// Close is called when the first connection begins. After that, Add panics.
 func (w *World) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.closed = true
+	w.connected = true
 }
 
-// Random returns a function that returns a random number from 0 to n-1. It is for the
-// connection numbered conn, which calls it under its link's lock.
+// Random returns a function that returns a random number from 0 to n-1. The connection with the
+// number conn calls it under its link's lock.
 func (w *World) Random(conn uint64) func(n int) int {
 	if w.seed == nil {
 		return rand.IntN
@@ -183,15 +182,15 @@ type Conn struct {
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
 	Owed      int           // answers that a client may still send (see Owe); used on the world's goroutine only
 
-	woken atomic.Pointer[func()] // argument of OnWake; nil if there is none
+	onWake atomic.Pointer[func()] // argument of OnWake; nil if it wasn't called
 
 	// Guarded by the link's lock.
 	bunches  *bunch.Conn // the connection's own machine
 	machines []*added
 }
 
-// added is a machine that Add has added to a connection. It receives nothing before the
-// connection has joined, because the sender is unknown until then.
+// An added is a machine that Add added to a connection. It receives nothing before the connection
+// has joined, because the sender isn't authenticated before that.
 type added struct {
 	Machine
 	conn   *Conn
@@ -207,8 +206,8 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 	return a.Machine.Receive(now, datagram)
 }
 
-// Take makes the machines of a connection and returns them in priority order, all below own.
-// joined becomes true when the connection has joined.
+// Take makes the machines of a connection and returns them in priority order, all below own. joined
+// must become true when the connection joins.
 func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
 	c.bunches = own
 	w.mu.Lock()
@@ -217,7 +216,7 @@ func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []
 	for _, newMachine := range makers {
 		a := &added{newMachine(), c, joined}
 		if first := a.FirstByte(); first == own.FirstByte() || c.of(first) != nil {
-			panic(fmt.Sprintf("rpc: two machines have the first byte %#x", first))
+			panic(fmt.Sprintf("rpc: two machines have the same first byte %#x", first))
 		}
 		c.machines = append(c.machines, a)
 		machines = append(machines, a)
@@ -227,7 +226,7 @@ func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []
 
 // Wake calls the function set by OnWake.
 func (c *Conn) Wake() {
-	if fn := c.woken.Load(); fn != nil {
+	if fn := c.onWake.Load(); fn != nil {
 		(*fn)()
 	}
 }

@@ -1,13 +1,13 @@
 package tasks
 
-// A Runner runs functions of a game one at a time. Each runs for a connection C, or for the
-// zero C if it belongs to none. A Runner removes a function from its queue before it calls
-// the function, so a panic loses only that function. A Runner must not be used concurrently.
+// A Runner runs functions of a game one at a time. Each runs for a connection C, or for the zero C
+// if it belongs to none. A Runner removes a function from its queue before it calls the function,
+// so a panic loses only that function. It is not safe for concurrent use.
 type Runner[C any] struct {
-	// Doing names the running function, for errors if it panics or takes long.
+	// Doing names the running function, for messages if it panics or is slow.
 	Doing Doing
 	// Panicked is called when a function panics, while the stack of the panic can still be
-	// read. If Panicked is nil, the panic continues.
+	// read. If it's nil, the panic continues.
 	Panicked func(conn C, doing Doing, recovered any)
 
 	tasks Queue[task[C]]
@@ -21,14 +21,14 @@ type task[C any] struct {
 	run   func()
 }
 
-// Later queues a task. Joining and leaving consist of tasks, so each of the game's functions
+// Later queues a task. Joining and leaving consist of tasks, so that each of the game's functions
 // in them runs exactly once even if another one panics.
 func (r *Runner[C]) Later(conn C, doing Doing, run func()) { r.tasks.Add(task[C]{conn, doing, run}) }
 
-// Owed returns the number of queued tasks.
-func (r *Runner[C]) Owed() int { return r.tasks.Len() }
+// Pending returns the number of queued tasks.
+func (r *Runner[C]) Pending() int { return r.tasks.Len() }
 
-// RunTasks runs the queued tasks and the tasks they queue.
+// RunTasks runs the queued tasks, including those that they queue.
 func (r *Runner[C]) RunTasks() {
 	for t, ok := r.tasks.Take(); ok; t, ok = r.tasks.Take() {
 		r.runTask(t)
@@ -57,8 +57,8 @@ func (r *Runner[C]) RunPosts() {
 	})
 }
 
-// All calls next until it returns false. Each call runs one function of the game, for no
-// connection. If the function panics, All continues with the next one.
+// All calls next until it returns false. Each call runs one function of the game, which belongs to
+// no connection. If the function panics, All goes on with the next one.
 func (r *Runner[C]) All(next func() bool) {
 	for r.untilPanic(next) {
 	}
@@ -66,16 +66,16 @@ func (r *Runner[C]) All(next func() bool) {
 
 // untilPanic calls next until it returns false or panics, and reports whether it panicked.
 func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
-	var nobody C
-	defer r.Catch(nobody)
-	panicked = true
+	var none C
+	defer r.Catch(none)
+	panicked = true // unless we get to the end
 	for next() {
 	}
 	return false
 }
 
-// During calls fn, a part of the running function, with Doing set to doing. If fn panics,
-// Doing keeps that value.
+// During calls fn, which is a part of the running function, with Doing set to doing. If fn panics,
+// Doing keeps that value, for the error.
 func (r *Runner[C]) During(doing Doing, fn func()) {
 	outer := r.Doing
 	r.Doing = doing
@@ -83,8 +83,8 @@ func (r *Runner[C]) During(doing Doing, fn func()) {
 	r.Doing = outer
 }
 
-// Catch is deferred around calls of the game's functions. It recovers from a panic and calls
-// Panicked, unless Panicked is nil. It does not affect runtime.Goexit.
+// Catch must be deferred by whoever calls a function of the game. It recovers from a panic and
+// calls Panicked, unless Panicked is nil. It doesn't affect runtime.Goexit.
 func (r *Runner[C]) Catch(conn C) {
 	if r.Panicked == nil {
 		return

@@ -1,6 +1,6 @@
-// Package tasks queues the functions of a game that wait to run and names the one that is
-// running. Each function runs once even if another panics. The package uses no clock,
-// goroutine or lock.
+// Package tasks queues and runs the functions of a game, and names the one that is running. Each
+// function runs once, even if another one panics. The package has no clock, no goroutine and no
+// lock.
 package tasks
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// leastPlaces is the initial capacity of a queue.
-const leastPlaces = 8
+// initialCapacity is the capacity of a queue after the first Add.
+const initialCapacity = 8
 
-// A Queue holds items to run, in order. The caller removes each item before running it, so a
-// panic loses no other item. The zero Queue is empty.
+// A Queue holds items to run, in order. The caller removes each item before running it, so a panic
+// loses no other item. The zero Queue is empty.
 type Queue[T any] struct{ waiting recovery.Ring[T] }
 
 // Add appends t.
 func (q *Queue[T]) Add(t T) {
-	last := q.waiting.Push(leastPlaces)
+	last := q.waiting.Push(initialCapacity)
 	*last = t
 }
 
@@ -42,9 +42,9 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	return q.waiting.Take(), true
 }
 
-// Doing names the running function of the game: what it is and, unless Of is nil, to which
-// method or class it belongs. The two parts are separate because Doing is set before every
-// call and must not allocate. String joins them after an error.
+// Doing names the running function of the game: what it is and, unless Of is nil, which method or
+// class it belongs to. It has two parts because it is set before every call, where joining them
+// would allocate. String joins them when there is an error.
 type Doing struct {
 	What string
 	Of   fmt.Stringer
@@ -60,14 +60,13 @@ func (d Doing) String() string {
 	return d.What
 }
 
-// A Panic is the value with which a function of the game panicked, as an error. It is not
-// sent to the peer.
+// A Panic is an error for a function of the game that panicked, with the value that recover
+// returned. It isn't sent to the peer.
 type Panic struct{ Recovered any }
 
 func (p Panic) Error() string { return fmt.Sprintf("panic: %v", p.Recovered) }
 
-// Unwrap returns the error with which the function panicked, or nil if the value was not an
-// error.
+// Unwrap returns the recovered value if it is an error, or nil.
 func (p Panic) Unwrap() error {
 	err, _ := p.Recovered.(error)
 	return err

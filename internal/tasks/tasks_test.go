@@ -171,9 +171,9 @@ func TestRunner(t *testing.T) {
 		r.Later("b", Doing{What: "two"}, func() { panic("boom") })
 		r.Later("b", Doing{What: "three"}, func() { ran = append(ran, "three") })
 	})
-	require.Equal(t, 1, r.Owed())
+	require.Equal(t, 1, r.Pending())
 	r.RunTasks()
-	require.Zero(t, r.Owed())
+	require.Zero(t, r.Pending())
 	posts := []func(){func() { panic("boom") }, func() { ran = append(ran, "post") }}
 	r.Post(&posts)
 	r.RunPosts()

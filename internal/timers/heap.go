@@ -2,15 +2,15 @@ package timers
 
 import "time"
 
-// entry is the time to which a timer is set. Finding the first of a thousand timers compares
-// only entries, which are adjacent in memory.
+// An entry is the time to which a timer is set. The heap holds entries rather than timers, because
+// they are adjacent in memory, which makes it faster to compare their times.
 type entry struct {
 	at    time.Duration
 	timer *Timer
 }
 
-// heap is a binary heap with the earliest entry first. The children of n, at 2n+1 and 2n+2,
-// are not earlier than n. Each timer knows the index of its entry.
+// A heap is a binary heap with the earliest entry first. The children of n, at 2n+1 and 2n+2, are
+// not earlier than n. Each timer knows the index of its entry.
 type heap []entry
 
 // put puts e at index n.
@@ -19,7 +19,7 @@ func (h heap) put(n int, e entry) {
 	e.timer.place = n + 1
 }
 
-// fix moves the entry at n, whose time has changed, to its place in the heap.
+// fix moves the entry at n, whose time changed, to its place in the heap.
 func (h heap) fix(n int) {
 	e := h[n]
 	for n > 0 && e.at < h[(n-1)/2].at {
