@@ -35,13 +35,12 @@ func (g *Gathering) yield(posted func() int, pause func()) {
 	if before == 0 {
 		return
 	}
-	switch {
-	case before == 1 && g.skips > 0:
+	if before == 1 && g.skips > 0 {
 		g.skips--
-	default:
-		pause()
-		g.yielded(posted() > before)
+		return
 	}
+	pause()
+	g.yielded(posted() > before)
 }
 
 // yielded sets skips after a yield. more says whether other goroutines posted during the yield.
