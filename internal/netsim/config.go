@@ -114,9 +114,16 @@ func (c Config) Validate() error {
 			return fmt.Errorf("netsim: %s is %v, not a probability from 0 to 1", p.name, p.value)
 		}
 	}
-	if min(c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump, c.Burst.Idle) < 0 {
-		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Alternate %v, Clump %v",
-			c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump)
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Delay", c.Delay}, {"Jitter", c.Jitter}, {"Clump", c.Clump}, {"Burst.Idle", c.Burst.Idle},
+		{"ReorderDelay", c.ReorderDelay}, {"Alternate", c.Alternate},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("netsim: %s is %v; it must not be negative", d.name, d.value)
+		}
 	}
 	if c.Rate < 0 || c.Rate > maxRate {
 		return fmt.Errorf("netsim: Rate is %d bit/s, not from 0 to %.0f", c.Rate, maxRate)
