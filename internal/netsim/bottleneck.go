@@ -8,20 +8,20 @@ import (
 // A bottleneck sends packets one after another at a limited rate, and queues a limited number of
 // bytes in front of it.
 //
-// It holds no packets. Since none overtakes another, it can compute when a packet will leave as
-// soon as the packet is offered, and needs to know only when the last one leaves.
+// It holds no packets. Because none overtakes another, it can compute when a packet leaves as soon
+// as the packet is offered, and needs to know only when the last one leaves.
 //
 // Its methods may be called concurrently, because several links may share a bottleneck.
 type bottleneck struct {
 	mu     sync.Mutex
-	rates  timeline[int64] // bit/s; 0 = infinite
+	rates  timeline[int64] // bit/s; 0 if there is no bottleneck
 	queue  int             // maximum bytes in the queue
 	codel  *codel          // nil if not used
 	pie    *pie            // nil if not used
 	police *bucket         // nil if not used
 
-	busy time.Time // until when we're busy, which is when the last packet leaves
-	rest uint64    // by how much busy was rounded down to a nanosecond, in 1/rate ns
+	busyUntil time.Time // when the last packet leaves
+	rest      uint64    // by how much busyUntil was rounded down to a nanosecond, in 1/rate ns
 }
 
 func newBottleneck(c Config) *bottleneck {
@@ -59,8 +59,8 @@ func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false if the packet is
-// dropped, by the policer, by CoDel or PIE, or because the queue is full.
+// offer queues a packet and returns when its last bit leaves. ok is false if the packet is dropped,
+// either by the policer, CoDel or PIE, or because the queue is full.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	}
 
 	// The packet begins to leave when the last one has left.
-	start, rest := b.busy, b.rest
+	start, rest := b.busyUntil, b.rest
 	idle := !start.After(now)
 	if idle {
 		start, rest = now, 0
@@ -85,17 +85,17 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	if b.codel != nil && !b.codel.admit(start, start.Sub(now), idle) {
 		return time.Time{}, false
 	}
-	if b.pie != nil && !b.pie.admit(now, b.busy, b.carries(now, b.busy)) {
+	if b.pie != nil && !b.pie.admit(now, b.busyUntil, b.carries(now, b.busyUntil)) {
 		return time.Time{}, false
 	}
-	b.busy, b.rest = depart, rest
+	b.busyUntil, b.rest = depart, rest
 	return depart, true
 }
 
-// leave returns when a packet of the given size has left that begins to leave at start. rest and
-// newRest are what rounding has cut off from start and depart, as in bottleneck.rest.
+// leave returns when a packet of the given size leaves that begins to leave at start. rest and
+// newRest are what rounding cut off from start and depart, as in bottleneck.rest.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
-	n := uint64(bytes)*8*uint64(time.Second) + rest // in units of which rate leave per nanosecond
+	n := uint64(bytes)*8*uint64(time.Second) + rest // billionths of a bit, of which rate leave per ns
 	for i, r := range b.rates {
 		rate := uint64(r.value)
 		depart = start.Add(time.Duration(n / rate))
@@ -110,10 +110,10 @@ func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time
 	return depart, 0
 }
 
-// blur is more than the rounding error of a sum that carries returns, in bytes.
+// blur is an upper bound of the rounding error in the result of carries, in bytes.
 const blur = 1e-6
 
-// carries returns how many bytes can leave between two times, whatever the rate is in between.
+// carries returns how many bytes can leave between two times, even if the rate changes in between.
 func (b *bottleneck) carries(from, until time.Time) float64 {
 	bits := 0.0
 	for i, r := range b.rates {
@@ -133,8 +133,8 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rates.advance(now) == 0 || !b.busy.After(now) {
+	if b.rates.advance(now) == 0 || !b.busyUntil.After(now) {
 		return 0
 	}
-	return int(b.carries(now, b.busy) + blur)
+	return int(b.carries(now, b.busyUntil) + blur)
 }

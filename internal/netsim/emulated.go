@@ -11,11 +11,9 @@ import (
 	"time"
 )
 
-// An Emulated is a kernel socket behind an emulated path. Packets that are written pass through
-// one link before the socket sends them, and packets that the socket receives pass through
-// another before they can be read.
-//
-// It works in real time. All methods may be called concurrently.
+// An Emulated is a kernel socket behind an emulated path. Packets that are written pass through one
+// link before the socket sends them, and packets that the socket receives pass through another
+// before they can be read. It works in real time. All methods may be called concurrently.
 type Emulated struct {
 	net.PacketConn
 
@@ -37,8 +35,8 @@ type Emulated struct {
 	}
 }
 
-// Emulate puts two links in front of a socket. The socket belongs to the Emulated from then on.
-// Emulate panics if a Config is not valid.
+// Emulate puts two links in front of a socket, which then belongs to the Emulated. It panics if a
+// Config is invalid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
 	e.out.link = newLink(out, 1)
@@ -48,7 +46,7 @@ func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	return e
 }
 
-// Set changes both links for packets from now on. It panics if a Config is not valid.
+// Set changes both links for packets from now on. It panics if a Config is invalid.
 func (e *Emulated) Set(out, in Config) {
 	e.out.Lock()
 	e.out.link.SetConfig(out)
@@ -58,8 +56,8 @@ func (e *Emulated) Set(out, in Config) {
 	e.in.Unlock()
 }
 
-// WriteTo puts a copy of p into the link. If the socket fails to send it later on, the packet is
-// lost without an error.
+// WriteTo puts a copy of p into the link. If the socket later fails to send it, the packet is lost
+// without an error.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, err := copyAddr(addr)
 	if err != nil {
@@ -102,21 +100,20 @@ func (e *Emulated) flush() {
 	}
 }
 
-// ReadFrom waits for the next packet that has passed the link.
-//
-// Meanwhile it reads from the socket into the link, with a read deadline at which it wakes up for
-// the packet that leaves the link next.
+// ReadFrom waits for the next packet that has passed the link. While it waits, it reads from the
+// socket into the link, with a read deadline that wakes it for the packet that leaves the link
+// next.
 func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
 	for {
-		if n, from := e.arrived(p); from != nil {
+		if n, from := e.take(p); from != nil {
 			return n, from, nil
 		}
 		n, from, err := e.PacketConn.ReadFrom(e.buffer)
 		switch {
 		case err == nil:
-			e.arrive(n, from)
+			e.receive(n, from)
 		case !errors.Is(err, os.ErrDeadlineExceeded) || e.expired():
 			return 0, nil, err
 		default:
@@ -125,9 +122,9 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// arrived copies to p the next packet that has passed the link. If there is none yet, it returns
-// a nil address, after it has set the socket's deadline so that we wake up for the next one.
-func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
+// take copies the next packet that has passed the link to p. If there is none yet, it returns a nil
+// address, and sets the socket's deadline so that we wake up for the next one.
+func (e *Emulated) take(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
 	if packet, addr, ok := e.in.link.deliver(time.Now()); ok {
@@ -137,8 +134,8 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	return 0, nil
 }
 
-// setWake sets the socket's read deadline to the caller's own deadline, or to when the next packet
-// will have passed the link if that is earlier. The caller holds the lock of in.
+// setWake sets the socket's read deadline to the reader's own deadline or to when the next packet
+// passes the link, whichever comes first. The caller holds the lock of in.
 func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
@@ -147,8 +144,8 @@ func (e *Emulated) setWake() error {
 	return e.PacketConn.SetReadDeadline(wake)
 }
 
-// arrive puts the first n bytes of the buffer into the link.
-func (e *Emulated) arrive(n int, from net.Addr) {
+// receive puts the first n bytes of the buffer into the link.
+func (e *Emulated) receive(n int, from net.Addr) {
 	addr, err := copyAddr(from)
 	if err != nil {
 		return
@@ -158,7 +155,7 @@ func (e *Emulated) arrive(n int, from net.Addr) {
 	e.in.link.send(time.Now(), slices.Clone(e.buffer[:n]), addr)
 }
 
-// expired reports whether the caller's deadline has passed.
+// expired reports whether the reader's own deadline has passed.
 func (e *Emulated) expired() bool {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -189,8 +186,8 @@ func (e *Emulated) Close() error {
 }
 
 // Conn returns the Emulated as a net.PacketConn, which has methods for socket options only if the
-// socket has them. quic-go calls whatever methods it finds, and can't handle an error from
-// SyscallConn.
+// socket has them. That matters because quic-go calls whatever methods it finds, and can't handle
+// an error from SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
 	if options, ok := e.PacketConn.(kernelSocket); ok {
 		return emulatedKernel{e, options}

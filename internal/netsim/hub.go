@@ -1,28 +1,27 @@
 package netsim
 
-// A Hub is a socket that others join, as clients join a server. Each joined socket has its
-// own links. All links in one direction share a bottleneck.
+// A Hub is a socket that others join, as clients join a server. Each joined socket has links of its
+// own, but all links in one direction share a bottleneck.
 type Hub struct {
 	*PacketConn
-	way    Config // configuration of the links in each direction
+	cfg    Config // of the links in each direction
 	joined []*PacketConn
 }
 
-// NewHub returns a hub whose links all have the given Config. It panics if the Config is not
-// valid.
-func NewHub(way Config) *Hub {
-	way.mustValidate()
-	return &Hub{PacketConn: NewPacketConn(), way: way}
+// NewHub returns a hub whose links all have the given Config. It panics if the Config is invalid.
+func NewHub(cfg Config) *Hub {
+	cfg.mustValidate()
+	return &Hub{PacketConn: NewPacketConn(), cfg: cfg}
 }
 
-// Join returns a new socket joined to the hub. Its seed is one above that of the previous
-// socket, so its packets have different fates. Join and Stats must not be called
+// Join returns a new socket joined to the hub. The seed of its links is one above that of the
+// previous socket's, so that its packets have different fates. Join and Stats must not be called
 // concurrently.
 func (h *Hub) Join() *PacketConn {
 	c := NewPacketConn()
-	way := h.way
-	way.Seed += uint64(len(h.joined))
-	Connect(c, h.PacketConn, way, way)
+	cfg := h.cfg
+	cfg.Seed += uint64(len(h.joined))
+	Connect(c, h.PacketConn, cfg, cfg)
 	h.joined = append(h.joined, c)
 	if len(h.joined) > 1 {
 		Share(h.joined[0].To(h.PacketConn), c.To(h.PacketConn))

@@ -16,7 +16,7 @@ const (
 	maxFree = 512
 )
 
-// An inbox is the read buffer of a socket. It holds packets that have arrived but have not been
+// An inbox is the read buffer of a socket, which holds packets that have arrived but haven't been
 // read yet. The socket's mu guards it.
 type inbox struct {
 	packets recovery.Ring[datagram]
@@ -25,7 +25,7 @@ type inbox struct {
 	free    [][]byte // buffers for reuse
 }
 
-// datagram is a packet and its source.
+// A datagram is a packet and its source.
 type datagram struct {
 	data []byte
 	from *net.UDPAddr
@@ -61,7 +61,7 @@ func (i *inbox) clear() {
 	i.free = nil
 }
 
-// buffer returns a buffer of size bytes, which goes back to recycle when its packet has been read
+// buffer returns a buffer of size bytes. It must be passed to recycle when its packet has been read
 // or dropped.
 func (i *inbox) buffer(size int) []byte {
 	if size > bufferSize {
@@ -75,7 +75,7 @@ func (i *inbox) buffer(size int) []byte {
 	return make([]byte, size, bufferSize)
 }
 
-// recycle keeps a buffer for reuse, unless it is too small or there are enough.
+// recycle keeps a buffer for reuse, unless it is too small or there are maxFree already.
 func (i *inbox) recycle(b []byte) {
 	if cap(b) >= bufferSize && len(i.free) < maxFree {
 		i.free = append(i.free, b)

@@ -10,16 +10,16 @@ import (
 )
 
 // maxInFlight limits the bytes in flight in a link, so that a sender can't use up all memory on a
-// path without a bottleneck. It drops packets beyond the limit as LostQueue. 256 MiB is 2 s at
-// 1 Gbit/s.
+// path without a bottleneck. Packets beyond the limit are dropped as LostQueue. 256 MiB last for 2
+// s at 1 Gbit/s.
 const maxInFlight = 256 << 20
 
 // A Link is one direction of an emulated path. It decides a packet's fate and its time of arrival
 // as soon as the packet is sent, and holds the packet until then.
 //
-// A Link is a pure value without clock or goroutine. It takes the time from its caller, who may
-// use any clock; a time earlier than the latest one counts as the latest. It is not safe for
-// concurrent use.
+// A Link has no clock and no goroutine. The caller passes the time, which may be that of any clock,
+// and a time earlier than the latest one counts as the latest. A Link is not safe for concurrent
+// use.
 type Link struct {
 	cfg        Config
 	dice       dice
@@ -28,14 +28,14 @@ type Link struct {
 	count      uint64 // packets passed to Send
 
 	// Packets in flight.
-	held     arrivals  // packets delayed by Reorder or Alternate
-	prompt   arrivals  // all other packets
+	delayed  arrivals  // those delayed by Reorder or Alternate
+	ordered  arrivals  // all others, which never overtake each other
 	inFlight int       // bytes of both
-	newest   time.Time // latest arrival of a packet that is neither held nor a copy
+	newest   time.Time // latest arrival of a packet that is neither delayed nor a copy
 
 	// What changes over time.
 	dark []span        // interruptions, set by Dark
-	mtu  timeline[int] // in bytes; 0 = no limit
+	mtu  timeline[int] // in bytes; 0 if there is no limit
 
 	stats Stats
 }
@@ -43,7 +43,7 @@ type Link struct {
 // A span is a half-open interval of time, without until itself.
 type span struct{ from, until time.Time }
 
-// NewLink returns a link. It panics if the Config is not valid.
+// NewLink returns a link. It panics if the Config is invalid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
 
 // newLink returns a link that draws from the given stream of random numbers. Links of equal
@@ -69,19 +69,19 @@ func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.stats.Packets++
 	l.stats.Bytes += uint64(len(packet))
 
-	// Roll for every packet, even one that the bottleneck will drop. A packet's luck then
-	// depends only on the seed and its number.
+	// Roll for every packet, even for one that the bottleneck drops, so that a packet's random
+	// values depend only on the seed and its number.
 	r := l.dice.roll()
-	depart, fate := l.enter(packet)
+	depart, fate := l.passBottleneck(packet)
 	if fate == Carried {
-		fate = l.survive(depart, packet, r)
+		fate = l.passLoss(depart, packet, r)
 	}
 	l.count++
 	if fate != Carried {
-		l.stats.drop(fate)
+		l.stats.countLoss(fate)
 		return fate
 	}
-	l.fly(depart, packet, addr, r)
+	l.launch(depart, packet, addr, r)
 	return Carried
 }
 
@@ -98,10 +98,10 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 	if !ok || at.After(l.now) {
 		return nil, nil, false
 	}
-	from := &l.prompt
-	if held, ok := l.held.next(); ok && held.Equal(at) {
-		// If packets of both kinds arrive now, the held one was sent first.
-		from = &l.held
+	from := &l.ordered
+	if delayed, ok := l.delayed.next(); ok && delayed.Equal(at) {
+		// If packets of both kinds arrive now, the delayed one was sent first.
+		from = &l.delayed
 	}
 	a := from.Take()
 	l.inFlight -= len(a.packet)
@@ -113,53 +113,57 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 // NextTimeout returns the arrival time of the next packet. ok is false if none is in flight.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
-	first.Add(l.held.next())
-	first.Add(l.prompt.next())
+	first.Add(l.delayed.next())
+	first.Add(l.ordered.next())
 	return first.Time()
 }
 
-// Dark interrupts the path: packets that leave the bottleneck between from and until are
+// Dark interrupts the path, so that packets that leave the bottleneck between from and until are
 // lost. Packets sent before the call keep their fates.
 func (l *Link) Dark(from, until time.Time) {
 	l.dark = slices.DeleteFunc(l.dark, func(s span) bool { return !s.until.After(l.now) })
 	l.dark = append(l.dark, span{from, until})
 }
 
-// SetMTU sets the path's MTU for packets sent at time at or later. 0 = no limit.
+// SetMTU sets the path's MTU for packets sent at time at or later. 0 means no limit.
 func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
 // SetRate sets the bottleneck's rate to rate bit/s, starting at time at. Packets sent before the
-// call still leave as planned. SetRate panics if the link has no Config.Rate.
+// call still leave as planned. SetRate panics if the link has no Config.Rate or if the rate is
+// invalid.
 func (l *Link) SetRate(at time.Time, rate int64) {
-	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
-		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
+	if l.cfg.Rate == 0 {
+		panic("netsim: SetRate of a link without Config.Rate")
+	}
+	if rate <= 0 || rate > maxRate {
+		panic(fmt.Sprintf("netsim: SetRate to %d bit/s; the rate must be from 1 to %.0f", rate, maxRate))
 	}
 	l.bottleneck.setRate(at, rate)
 }
 
-// SetConfig changes the path for packets sent from now on. Packets in flight, including those
-// in the bottleneck's queue, keep their fates. Seed is ignored. SetConfig panics if the
-// Config is not valid.
+// SetConfig changes the path for packets sent from now on. Packets in flight, including those in
+// the bottleneck's queue, keep their fates. Config.Seed is ignored. SetConfig panics if the Config
+// is invalid.
 func (l *Link) SetConfig(cfg Config) {
 	l.SetBehind(cfg)
 	l.bottleneck.reset(cfg)
 }
 
-// SetBehind is SetConfig for everything except the bottleneck, which other links may share.
+// SetBehind is SetConfig for everything behind the bottleneck, which other links may share.
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
 	l.mtu = always(cfg.MTU)
 	if cfg.Burst.Enter == 0 {
-		l.dice.bad = false // otherwise nothing would end the current burst
+		l.dice.bad = false // because Leave, which would end the current burst, may be 0 too
 	}
 }
 
-// ShareBottleneck makes the link use the bottleneck of with. It must be called before either link
-// has carried a packet.
+// ShareBottleneck makes the link use the bottleneck of another one. It must be called before either
+// link has carried a packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
-// MTU returns the current MTU in bytes. 0 = no limit.
+// MTU returns the current MTU in bytes, or 0 if there is no limit.
 func (l *Link) MTU(now time.Time) int {
 	l.tick(now)
 	return l.mtu.advance(l.now)
@@ -171,16 +175,16 @@ func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
 // Stats returns a copy of the counters.
 func (l *Link) Stats() Stats { return l.stats }
 
-// tick advances the link's clock, which never goes backwards.
+// tick advances the link's time, which never goes backward.
 func (l *Link) tick(now time.Time) {
 	if now.After(l.now) {
 		l.now = now
 	}
 }
 
-// enter sends a packet into the path's first part, which is the MTU and the bottleneck. depart is
-// when the packet leaves the bottleneck.
-func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
+// passBottleneck sends a packet through the path's first part, which is the MTU and the bottleneck.
+// depart is when the packet leaves the bottleneck.
+func (l *Link) passBottleneck(packet []byte) (depart time.Time, f Fate) {
 	if mtu := l.mtu.advance(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU
 	}
@@ -197,9 +201,9 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	return depart, Carried
 }
 
-// survive sends a packet through the lossy part, which comes after the bottleneck.
-func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
-	// Do this even if the packet can't be lost in a burst, because it may begin or end one.
+// passLoss sends a packet through the lossy part, which comes after the bottleneck.
+func (l *Link) passLoss(depart time.Time, packet []byte, r roll) Fate {
+	// A packet that can't be lost in a burst may still begin or end one.
 	burst := l.dice.stepBurst(l.cfg.Burst, r, depart)
 	losable := l.cfg.losable(len(packet))
 	switch {
@@ -218,47 +222,44 @@ func (l *Link) isDark(t time.Time) bool {
 	return slices.ContainsFunc(l.dark, func(s span) bool { return !t.Before(s.from) && t.Before(s.until) })
 }
 
-// fly puts a packet in flight, and a copy of it as well if it is to be duplicated.
-func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
-	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
-	if held := l.heldBack(r); held > 0 {
-		l.held.push(arrival{at.Add(held), packet, addr})
+// launch puts a packet in flight, and a copy of it as well if it is to be duplicated.
+func (l *Link) launch(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
+	at := l.arrivalTime(depart, r.jitter[0])
+	if extra := l.extraDelay(r); extra > 0 {
+		l.delayed.push(arrival{at.Add(extra), packet, addr})
 		l.stats.Reordered++
 	} else {
-		l.prompt.push(arrival{at, packet, addr})
+		l.ordered.push(arrival{at, packet, addr})
 		l.newest = at
 	}
 	l.inFlight += len(packet)
 	if r.duplicate < l.cfg.Duplicate {
-		at = l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(1, l.cfg.Jitter))))
-		l.prompt.push(arrival{at, slices.Clone(packet), addr})
+		at = l.arrivalTime(depart, r.jitter[1])
+		l.ordered.push(arrival{at, slices.Clone(packet), addr})
 		l.stats.Duplicated++
 		l.inFlight += len(packet)
 	}
 }
 
-// heldBack returns the delay that Reorder and Alternate add to a packet.
-func (l *Link) heldBack(r roll) (held time.Duration) {
+// extraDelay returns the delay that Reorder and Alternate add to a packet.
+func (l *Link) extraDelay(r roll) (extra time.Duration) {
 	if r.reorder < l.cfg.Reorder {
-		held = l.cfg.reorderDelay()
+		extra = l.cfg.reorderDelay()
 	}
 	if l.count%2 == 0 {
-		held += l.cfg.Alternate
+		extra += l.cfg.Alternate
 	}
-	return held
+	return extra
 }
 
-// inOrder returns when a packet arrives that would arrive at time at by itself. Jitter must not
-// reorder packets, so that is no earlier than the newest packet.
-func (l *Link) inOrder(at time.Time) time.Time {
+// arrivalTime returns when a packet arrives that leaves the bottleneck at depart and draws the
+// given part of Config.Jitter. It is no earlier than the arrival of the newest packet, because
+// jitter must not reorder packets, and it is rounded up to a multiple of Config.Clump.
+func (l *Link) arrivalTime(depart time.Time, jitter float64) time.Time {
+	at := depart.Add(l.cfg.Delay + time.Duration(jitter*float64(l.cfg.Jitter)))
 	if at.Before(l.newest) {
-		return l.newest
+		at = l.newest
 	}
-	return at
-}
-
-// clumped rounds a time of arrival up to the next multiple of Config.Clump.
-func (l *Link) clumped(at time.Time) time.Time {
 	if l.cfg.Clump == 0 {
 		return at
 	}

@@ -22,16 +22,15 @@ const (
 	maxDatagram = 65535 - UDPOverhead
 )
 
-var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
+var errBuffers = errors.New("netsim: SyscallConn called before SetReadBuffer and SetWriteBuffer")
 
 // A PacketConn is an emulated UDP socket.
 //
-// It needs neither a goroutine nor a file descriptor, because packets simply stay in the links
-// that lead to the socket. A reader sleeps until the next one is due to arrive and then collects
-// it.
+// It needs neither a goroutine nor a file descriptor, because packets stay in the links that lead
+// to the socket until a reader collects them. A reader sleeps until the next one is due to arrive.
 //
-// A PacketConn works in real time, unless it was made inside a testing/synctest bubble: then it
-// works in the bubble's fake time, since it takes the time only from package time and its readers
+// A PacketConn works in real time, or in the fake time of a testing/synctest bubble if it was made
+// inside one. To make that possible, it takes the time only from package time, and its readers
 // block only on channels and timers. All methods may be called concurrently.
 type PacketConn struct {
 	addr   *net.UDPAddr
@@ -50,15 +49,14 @@ type PacketConn struct {
 
 	writeDeadline atomic.Pointer[time.Time] // nil if there is none
 
-	// What SyscallConn waits for.
-	readSized, writeSized atomic.Bool // set by SetReadBuffer and SetWriteBuffer
+	readSized, writeSized atomic.Bool // SetReadBuffer and SetWriteBuffer were called; for SyscallConn
 }
 
-// hosts counts the sockets made in this process, so that each gets an address of its own.
+// hosts counts the sockets of this process, so that each gets an address of its own.
 var hosts atomic.Uint32
 
-// NewPacketConn returns a socket with its own address in 10.0.0.0/8. It has no paths until
-// Connect or Pipe joins it to another socket.
+// NewPacketConn returns a socket with an address of its own in 10.0.0.0/8. It has no paths until
+// Connect joins it to another socket.
 func NewPacketConn() *PacketConn {
 	n := hosts.Add(1)
 	return &PacketConn{
@@ -115,9 +113,9 @@ func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	return next
 }
 
-// wait blocks until it's worth looking for a packet again: at time next, at the read deadline,
-// when the socket is closed, or when another goroutine calls sleepers.wakeOne. The caller holds
-// mu, which wait releases in the meantime.
+// wait blocks until time next, the read deadline, the end of the socket or a call of
+// sleepers.wakeOne, whichever comes first. The caller holds mu, which wait releases while it
+// blocks.
 func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline
@@ -137,7 +135,7 @@ func (c *PacketConn) wait(now, next time.Time) {
 // WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never
 // blocks.
 //
-// As with UDP, a packet that is dropped or whose address is unknown is no error. Path.Stats counts
+// As with UDP, it is no error if a packet is dropped or its address is unknown. Path.Stats counts
 // the packets dropped on a path.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
@@ -155,8 +153,8 @@ func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	return len(p), nil
 }
 
-// NeverBlocks does nothing. Its presence tells callers that they may hold a lock while they call
-// WriteTo.
+// NeverBlocks does nothing. It is there for callers that test for this method, to find out whether
+// they may hold a lock while they call WriteTo.
 func (c *PacketConn) NeverBlocks() {}
 
 // LocalAddr returns the socket's address, a *net.UDPAddr.
@@ -217,7 +215,7 @@ func (c *PacketConn) SetWriteBuffer(int) error {
 }
 
 // SyscallConn returns a raw connection whose Control succeeds without calling its function. That
-// makes quic-go believe it has set "don't fragment", and so it discovers the path MTU.
+// makes quic-go believe that it has set "don't fragment", so it discovers the path MTU.
 //
 // SyscallConn returns an error until SetReadBuffer and SetWriteBuffer have been called, because
 // quic-go would otherwise ask the kernel for the sizes of the buffers.
@@ -240,7 +238,7 @@ func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }
 
-// To returns the path from c to peer, or nil if they are not joined.
+// To returns the path from c to peer, or nil if they aren't joined.
 func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
 
 // route returns the path to addr, or nil if there is none.

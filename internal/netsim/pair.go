@@ -8,41 +8,42 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Limits of a Pair, so that its runs end whatever the machines do.
+// Limits of a Pair, so that its runs end whatever the machines do. Each is far above what a machine
+// without a bug needs.
 const (
 	maxPacketsAtOnce = 1 << 18 // packets sent by one side at one time: 256 MiB
 	maxRounds        = 1 << 16 // rounds of packets back and forth at one time, over links without delay
-	maxStaleRounds   = 4       // rounds without a packet while a timeout is not in the future
+	maxStaleRounds   = 4       // rounds without a packet while a timeout is due
 	maxIdleSteps     = 1 << 16 // clock steps in a row without a packet or a call of OnTick
 	maxSteps         = 1 << 26 // clock steps in one run
 )
 
-// Epoch is when a Pair starts unless its config sets Start. Machines that need a time before the
+// Epoch is when a Pair starts, unless its config sets Start. Machines that need a time before the
 // Pair exists may use it too.
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
-	// ErrLimit is returned when a run has used up its virtual time.
+	// ErrLimit is returned when a run reaches its limit of virtual time.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle is returned if nothing can happen any more, with nothing in flight and no machine
-	// waiting for a timeout, although the run's condition is still false.
-	ErrIdle = errors.New("netsim: nothing left to happen")
-	// ErrSpin is returned if a machine keeps the driver busy without progress.
-	ErrSpin = errors.New("netsim: machine spins")
+	// ErrIdle is returned if the run's condition is still false although nothing is in flight and
+	// no machine waits for a timeout, so that nothing can happen any more.
+	ErrIdle = errors.New("netsim: no packet in flight and no timeout pending")
+	// ErrSpin is returned if a machine keeps the Pair busy without progress.
+	ErrSpin = errors.New("netsim: machine makes no progress")
 )
 
 // PairConfig describes the path between two machines and what a test observes.
 type PairConfig struct {
-	// Both directions may have the same Config, including its seed. They lose different packets
-	// all the same.
+	// Both directions may have the same Config, including its seed. They still lose different
+	// packets.
 	AtoB, BtoA Config
-	Start      time.Time // zero = Epoch
+	Start      time.Time // Epoch if zero
 
 	Max    int // Side.Max of both sides
 	Window int // if positive, passed once to SetWindow(bytes int) of machines that have it
 
-	// OnStep, if not nil, is called whenever something happens: after both machines have
-	// received their packets and run their timers, but before they build new ones.
+	// OnStep, if not nil, is called whenever something happens, after both machines have
+	// received their packets and run their timers but before they build new packets.
 	OnStep func(now time.Time)
 	// OnTick, if not nil, is called every Tick, after OnStep.
 	Tick   time.Duration
@@ -52,8 +53,9 @@ type PairConfig struct {
 	OnPacket func(from *Side, packet []byte, fate Fate)
 }
 
-// A Pair drives two machines over two links in virtual time: it jumps from one event to the next
-// without waiting. Every run ends, if not by its condition or its time limit, then with ErrSpin.
+// A Pair drives two machines over two links in virtual time, in which it jumps from one event to
+// the next without waiting. Every run ends, because a run that reaches neither its condition nor
+// its limit of virtual time fails with ErrSpin.
 //
 // A Pair is not safe for concurrent use.
 type Pair struct {
@@ -61,14 +63,14 @@ type Pair struct {
 
 	cfg  PairConfig
 	now  time.Time
-	tick time.Time // next call of OnTick; zero = never
+	tick time.Time // next call of OnTick; zero if there is none
 
 	// To detect a machine that spins.
 	idle  int // steps since the last packet or call of OnTick
 	stale int // rounds at this time in which no packet moved although a timeout was due
 }
 
-// NewPair returns a Pair. It panics if a link's Config is not valid.
+// NewPair returns a Pair. It panics if a link's Config is invalid.
 func NewPair(a, b Machine, cfg PairConfig) *Pair {
 	p := &Pair{
 		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max},
@@ -99,15 +101,15 @@ func (p *Pair) Dark(d time.Duration) {
 	p.B.Link.Dark(p.now, p.now.Add(d))
 }
 
-// SetMTU sets the MTU of both directions from now on; 0 = no limit.
+// SetMTU sets the MTU of both directions from now on. 0 means no limit.
 func (p *Pair) SetMTU(bytes int) {
 	p.A.Link.SetMTU(p.now, bytes)
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now and then advances the clock to the next event. If there
-// is none, more is false and the clock stays where it is. The error comes from a machine (see
-// Side.Err) or is ErrSpin.
+// Step does everything that happens now, and then advances the clock to the next event. If there is
+// none, more is false and the clock doesn't move. The error comes from a machine (see Side.Err) or
+// is ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -119,9 +121,9 @@ func (p *Pair) Step() (more bool, err error) {
 	return ok, err
 }
 
-// Run steps until done returns true, which it checks after each step, but for no longer than
-// limit of virtual time. If that doesn't happen, it returns ErrLimit, ErrIdle or the error of
-// Step, together with the packet counts of both sides.
+// Run steps until done returns true, which it checks after each step. If that doesn't happen within
+// limit of virtual time, it returns ErrLimit, ErrIdle or the error of Step, together with the
+// packet counts of both sides.
 func (p *Pair) Run(limit time.Duration, done func() bool) error {
 	return p.run(p.now.Add(limit), done)
 }
@@ -137,8 +139,8 @@ func (p *Pair) RunFor(d time.Duration) error {
 	return err
 }
 
-// RunUntilIdle steps until nothing is in flight and no machine waits for a timeout, but for no
-// longer than limit of virtual time. A Pair with OnTick is never idle.
+// RunUntilIdle steps until nothing is in flight and no machine waits for a timeout. It returns an
+// error if that doesn't happen within limit of virtual time, as for any Pair with OnTick.
 func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	err := p.Run(limit, func() bool { return false })
 	if errors.Is(err, ErrIdle) {
@@ -173,12 +175,12 @@ func (p *Pair) run(end time.Time, done func() bool) error {
 
 // explain adds the time and the packet counts of both sides to err.
 func (p *Pair) explain(err error) error {
-	return fmt.Errorf("%w at %v: A sent %d packets and took %d, B sent %d and took %d",
+	return fmt.Errorf("%w at %v: A sent %d packets and received %d, B sent %d and received %d",
 		err, p.now.Format(time.StampNano), p.A.Sent, p.A.Received, p.B.Sent, p.B.Received)
 }
 
 // settle repeats rounds until nothing more happens at this time. One round may not be enough,
-// because a packet over a link without delay arrives at once.
+// because packets over a link without delay arrive at once.
 func (p *Pair) settle() error {
 	p.stale = 0
 	for range maxRounds {
@@ -190,15 +192,16 @@ func (p *Pair) settle() error {
 			p.idle = 0
 			p.stale = 0
 		}
-		if more, err := p.moreNow(); !more || err != nil {
+		more, err := p.checkDue()
+		if !more || err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: both sides exchanged packets without delay for %d rounds", ErrSpin, maxRounds)
+	return fmt.Errorf("%w: %d rounds of packets without delay", ErrSpin, maxRounds)
 }
 
-// round lets both machines receive, run their timers and send, in this order, and calls the
-// test's functions in between. moved says whether any packet was received or sent.
+// round lets both machines receive and run their timers, calls the test's functions, and then lets
+// both machines send. moved is true if any packet was received or sent.
 func (p *Pair) round() (moved bool, err error) {
 	for _, s := range []struct{ to, from *Side }{{p.A, p.B}, {p.B, p.A}} {
 		got, err := s.to.receive(p.now, s.from)
@@ -233,10 +236,10 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// moreNow decides whether this time needs another round, because a packet has arrived or a
-// timeout is due. It returns an error if a machine's timeout is still due after several rounds in
-// which no packet moved.
-func (p *Pair) moreNow() (bool, error) {
+// checkDue reports whether another round is needed at this time, because a packet has arrived or a
+// timeout is due. It counts the rounds in which no packet moved, and returns an error if a
+// machine's timeout is still due after maxStaleRounds of them.
+func (p *Pair) checkDue() (more bool, err error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {
 			return true, nil
@@ -249,7 +252,7 @@ func (p *Pair) moreNow() (bool, error) {
 		}
 		p.stale++
 		if p.stale > maxStaleRounds {
-			return false, fmt.Errorf("%w: side %s: NextTimeout stays at %v before now and no packet is ready",
+			return false, fmt.Errorf("%w: side %s: NextTimeout stays %v in the past and no packet is ready",
 				ErrSpin, s.Name, p.now.Sub(at))
 		}
 		return true, nil
@@ -268,7 +271,7 @@ func (p *Pair) next() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// moveTo sets the clock. It returns an error after too many steps in which nothing happened.
+// moveTo advances the clock to t. It returns an error after maxIdleSteps in which nothing happened.
 func (p *Pair) moveTo(t time.Time) error {
 	p.now = t
 	p.idle++

@@ -271,7 +271,7 @@ func TestPairMachineErrors(t *testing.T) {
 	})
 	t.Run("too large", func(t *testing.T) {
 		p := NewPair(&flood{left: 1, size: 1201}, &flood{}, PairConfig{Max: 1200})
-		require.ErrorContains(t, p.RunFor(ms), "built a packet of 1201 bytes, its limit was 1200")
+		require.ErrorContains(t, p.RunFor(ms), "built a packet of 1201 bytes; the limit was 1200")
 	})
 }
 
@@ -308,7 +308,7 @@ func TestPairSaysWhyItStopped(t *testing.T) {
 	p := NewPair(newWaiter(1, 10), newWaiter(0, 0), PairConfig{AtoB: Config{Loss: 1}})
 	err := p.Run(time.Second, func() bool { return false })
 	require.ErrorIs(t, err, ErrLimit)
-	require.ErrorContains(t, err, "A sent 6 packets and took 0, B sent 0 and took 0")
+	require.ErrorContains(t, err, "A sent 6 packets and received 0, B sent 0 and received 0")
 	require.Equal(t, time.Second, p.Now().Sub(Epoch))
 	p = NewPair(newWaiter(1, 10), newWaiter(0, 0), PairConfig{})
 	require.ErrorIs(t, p.Run(time.Second, func() bool { return false }), ErrIdle)

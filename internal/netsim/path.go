@@ -13,16 +13,16 @@ type Path struct {
 	overrun  uint64 // guarded by to.mu
 }
 
-// Pipe returns two sockets joined by two links. Both may have the same Config, including its
-// seed, and will lose different packets all the same. Pipe panics if a Config is not valid.
+// Pipe returns two sockets joined by two links. Both links may have the same Config, including its
+// seed, and still lose different packets. Pipe panics if a Config is invalid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. A socket may be joined to any number of others, each over links of
-// its own. Connect panics if a Config is not valid or if the two sockets are already joined.
+// Connect joins two sockets. A socket may be joined to any number of others, each over links of its
+// own. Connect panics if a Config is invalid or if the two sockets are already joined.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
 	join(b, a, newLink(bToA, 2))
@@ -34,7 +34,7 @@ func join(from, to *PacketConn, link *Link) {
 	from.routes.Lock()
 	defer from.routes.Unlock()
 	if from.paths[key(to.addr)] != nil {
-		panic(fmt.Sprintf("netsim: %v and %v are joined already", from.addr, to.addr))
+		panic(fmt.Sprintf("netsim: %v and %v are already joined", from.addr, to.addr))
 	}
 	from.paths[key(to.addr)] = p
 	to.mu.Lock()
@@ -42,7 +42,7 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
-// Share makes all others use the bottleneck of first, as flows that meet at one router do. It must
+// Share makes all the others use the bottleneck of first, as flows through one router do. It must
 // be called before any of the paths has carried a packet.
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
@@ -52,8 +52,8 @@ func Share(first *Path, others ...*Path) {
 	}
 }
 
-// Dark interrupts the path for d, starting now: packets that leave the bottleneck in that time
-// are lost.
+// Dark interrupts the path for d, starting now, so that packets that leave the bottleneck in that
+// time are lost.
 func (p *Path) Dark(d time.Duration) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -61,14 +61,14 @@ func (p *Path) Dark(d time.Duration) {
 	p.link.Dark(now, now.Add(d))
 }
 
-// SetMTU sets the path's MTU for packets sent from now on; 0 = no limit.
+// SetMTU sets the path's MTU for packets sent from now on. 0 means no limit.
 func (p *Path) SetMTU(bytes int) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
 	p.link.SetMTU(time.Now(), bytes)
 }
 
-// SetConfig changes the path for packets sent from now on. It panics if the Config is not valid.
+// SetConfig changes the path for packets sent from now on. It panics if the Config is invalid.
 func (p *Path) SetConfig(cfg Config) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -96,18 +96,18 @@ func (p *Path) send(packet []byte) {
 	}
 	sleepers := &p.to.sleepers
 	if sleepers.count == 0 {
-		// Nobody is waiting for packets. Collect what has arrived, or the link would grow until
-		// someone reads from the socket.
+		// Nobody is waiting for packets, so collect what has arrived. Otherwise the link would
+		// grow until someone reads from the socket.
 		p.arrive(now)
 		return
 	}
 	if at, ok := p.link.NextTimeout(); ok && (sleepers.armed.IsZero() || at.Before(sleepers.armed)) {
-		sleepers.arm(now, at) // wake a reader earlier than it had expected
+		sleepers.arm(now, at) // wake a reader earlier than planned
 	}
 }
 
-// arrive moves packets that have arrived by now into the receiver's inbox, and counts those for
-// which that has no room. The caller holds to.mu.
+// arrive moves packets that have arrived by now into the receiver's inbox, and counts those that
+// don't fit. The caller holds to.mu.
 func (p *Path) arrive(now time.Time) {
 	for {
 		packet, ok := p.link.Deliver(now)

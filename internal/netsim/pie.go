@@ -8,29 +8,30 @@ import (
 const (
 	pieTarget = 15 * time.Millisecond // queueing time at which PIE aims (RFC 8033, section 5.1)
 	pieUpdate = 15 * time.Millisecond // time between two updates (RFC 8033, section 5.1)
-	// pieBurst is for how long we tolerate a new queue before we drop any packets.
+	// pieBurst is how long PIE tolerates a new queue before it drops packets (RFC 8033, section
+	// 4.4).
 	pieBurst = 150 * time.Millisecond
 	pieAlpha = 0.125 // gain for each second of queue beyond the target
 	pieBeta  = 1.25  // gain for each second by which the queue has grown
-	// pieIdle is how long it takes without a packet until we start over.
+	// pieIdle is how long a pause between packets must be for PIE to start over. It must be long
+	// enough for the share to decay, and limits how many updates a pause causes.
 	pieIdle = time.Minute
-	// pieFew is the length in bytes of a queue that is too short to drop packets: two packets.
+	// pieFew is the size in bytes of a queue of two packets, which is too short to drop any.
 	pieFew = 3000
-	// pieStream is the stream of random numbers from which we draw. It is none of those from
-	// which dice draw, since we'd get the very numbers that decide other packets' fates.
+	// pieStream is the stream of random numbers for PIE. No dice may use it, because they would
+	// draw the very numbers that decide other packets' fates.
 	pieStream = 8033
 )
 
 // pie is the PIE queue management of RFC 8033. It drops packets at random, and adapts their share
-// so that queueing takes about as long as the target (section 4).
-//
-// The bottleneck asks it about each packet in order.
+// so that packets stay in the queue for about pieTarget (section 4). The bottleneck asks it about
+// each packet, in order.
 type pie struct {
 	rng     *rand.Rand
 	next    time.Time     // when the next update is due
 	queue   time.Duration // queueing time at the last update
 	share   float64       // share of packets to drop
-	burst   time.Duration // what is left of pieBurst
+	burst   time.Duration // how much of pieBurst remains
 	accrued float64       // sum of share over the packets since the last drop
 }
 

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxSessions limits the clients of a Relay. It drops packets from any further ones.
+	// maxSessions limits the clients of a Relay, which drops packets from any further ones.
 	maxSessions = 64
 	// socketBuffer is how many bytes of kernel buffer a Relay requests for each of its sockets,
 	// so that the sockets don't lose packets that the links carry.
 	socketBuffer = 4 << 20
 	// maxReadErrors is how many reads in a row may fail before a Relay stops reading a socket.
-	// It isn't one, because reads fail while, for instance, the target doesn't listen yet.
+	// It must allow many, because reads may fail for a while, such as until the target listens.
 	maxReadErrors = 1000
 )
 
-// A Relay carries UDP datagrams between clients and one target over emulated links. Each client
-// has a pair of links to itself, whose losses don't depend on those of other clients.
+// A Relay carries UDP datagrams between clients and one target over emulated links. Each client has
+// a pair of links of its own, whose losses don't depend on those of other clients.
 //
 // A Relay works in real time and with real sockets. All methods may be called concurrently.
 type Relay struct {
@@ -36,8 +36,8 @@ type Relay struct {
 	sessions map[netip.AddrPort]*session
 }
 
-// A session is one client's way through a Relay: client - listener - near = far - upstream -
-// target, where the emulated links are those between near and far.
+// A session is one client's way through a Relay, from the client to the listener, near, far,
+// upstream and the target. The emulated links are those between near and far.
 type session struct {
 	near, far *PacketConn
 	upstream  *net.UDPConn
@@ -83,11 +83,11 @@ func (r *Relay) Stats() (up, down Stats) {
 	return up, down
 }
 
-// Refused returns how many packets were dropped because their clients have no session. That is
-// usually because there are too many clients.
+// Refused returns how many packets were dropped because their clients have no session, usually
+// because there are more than maxSessions clients.
 func (r *Relay) Refused() uint64 { return r.refused.Load() }
 
-// Close ends the Relay, and returns once its goroutines have ended.
+// Close closes the Relay, and waits for its goroutines to end.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.mu.Lock()
@@ -102,8 +102,8 @@ func (r *Relay) Close() error {
 	return err
 }
 
-// enlarge asks for larger socket buffers. It ignores errors, because with smaller ones the Relay
-// still works, although it may lose packets in bursts.
+// enlarge asks for larger socket buffers. It ignores errors, because the Relay works with smaller
+// buffers too, although it may lose packets if many arrive at once.
 func enlarge(c *net.UDPConn) {
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
@@ -111,17 +111,16 @@ func enlarge(c *net.UDPConn) {
 
 // accept puts a client's packet into the client's link.
 func (r *Relay) accept(packet []byte, from net.Addr) {
-	if s := r.sessionOf(from.(*net.UDPAddr).AddrPort()); s != nil {
+	if s := r.openSession(from.(*net.UDPAddr).AddrPort()); s != nil {
 		_, _ = s.near.WriteTo(packet, s.far.addr)
 	} else {
 		r.refused.Add(1)
 	}
 }
 
-// sessionOf returns the client's session, which it starts if there is none yet. It returns nil if
-// it can't, because there are too many sessions, the Relay is closed or the kernel gives us no
-// socket.
-func (r *Relay) sessionOf(client netip.AddrPort) *session {
+// openSession returns the client's session, which it starts if there is none yet. It returns nil if
+// there are too many sessions, if the Relay is closed or if the kernel has no socket for us.
+func (r *Relay) openSession(client netip.AddrPort) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.sessions[client]; s != nil || r.closed || len(r.sessions) >= maxSessions {
@@ -149,19 +148,20 @@ func (r *Relay) sessionOf(client netip.AddrPort) *session {
 }
 
 // pump passes every packet that arrives at a socket to a function. It returns when the socket is
-// closed, or when maxReadErrors reads in a row have failed.
+// closed, or after maxReadErrors failed reads in a row.
 func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
-	for failed := 0; failed < maxReadErrors; {
+	failures := 0
+	for failures < maxReadErrors {
 		n, from, err := socket.ReadFrom(buf)
-		switch {
-		case errors.Is(err, net.ErrClosed):
+		if errors.Is(err, net.ErrClosed) {
 			return
-		case err != nil:
-			failed++
+		}
+		if err != nil {
+			failures++
 			continue
 		}
-		failed = 0
+		failures = 0
 		to(buf[:n], from)
 	}
 }

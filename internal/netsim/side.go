@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// DefaultMax is how large a datagram a side's machine may build if the side's link has no MTU. It
-// is the size in bytes of the largest datagram that quic-go sends before it has discovered a
+// DefaultMax is the maximum size in bytes of a datagram that a side's machine builds if the side's
+// link has no MTU. It's the size of the largest datagram that quic-go sends before it discovers a
 // larger path MTU.
 const DefaultMax = 1243
 
-// A Machine is one end of a connection. It has no clock and does nothing by itself: its owner
-// calls Receive, then Advance, then AppendPacket until there is no packet left to send, and starts
-// over at NextTimeout.
+// A Machine is one end of a connection, without a clock. Its owner calls Receive, then Advance,
+// then AppendPacket until there is no packet left to send, and starts over at NextTimeout.
 type Machine interface {
 	// Receive handles the datagram and takes ownership of it. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
@@ -21,7 +20,7 @@ type Machine interface {
 	// Advance runs the timers that are due. Afterwards, either NextTimeout returns a time after
 	// now or there is a packet to build. An error ends the machine.
 	Advance(now time.Time) error
-	// NextTimeout returns when Advance must be called next. ok is false if no timer runs.
+	// NextTimeout returns when Advance must be called next. ok is false if no timer is running.
 	NextTimeout() (at time.Time, ok bool)
 }
 
@@ -34,22 +33,22 @@ type Side struct {
 	Machine Machine
 	Link    *Link // to the other side
 
-	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the
-	// link's current MTU, or DefaultMax if the link has none. A Max above the MTU makes the
-	// path a black hole for the largest packets.
+	// Max is the maximum size in bytes of a datagram that the machine builds. The default is the
+	// link's current MTU, or DefaultMax if the link has none. A Max above the MTU makes the path
+	// a black hole for the largest packets.
 	Max int
 
-	// Err is the error that ended the machine, from Receive or Advance. The machine is not
-	// called again, and packets to it are lost.
+	// Err is the error from Receive or Advance that ended the machine, which is then not called
+	// again. Packets to it are lost.
 	Err error
 
-	Sent, Received uint64 // packets that the machine has built and received
+	Sent, Received uint64 // packets that the machine built and received
 
 	spare []byte // an unused buffer for the next packet
 }
 
-// max returns the size in bytes of the largest datagram that AppendPacket may build.
-func (s *Side) max(now time.Time) int {
+// maxSize returns the maximum size in bytes of a datagram that AppendPacket may build.
+func (s *Side) maxSize(now time.Time) int {
 	if s.Max > 0 {
 		return s.Max
 	}
@@ -59,8 +58,8 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// receive passes the packets that have arrived over the other side's link to the machine. moved
-// says whether there were any.
+// receive passes the packets that have arrived over the other side's link to the machine. moved is
+// true if there were any.
 func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	for {
 		packet, ok := from.Link.Deliver(now)
@@ -69,7 +68,7 @@ func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 		}
 		moved = true
 		if s.Err != nil {
-			continue // nobody is there to receive it
+			continue // drop it, because the machine has ended
 		}
 		s.Received++
 		if err := s.Machine.Receive(now, packet); err != nil {
@@ -89,28 +88,28 @@ func (s *Side) advance(now time.Time) error {
 	return nil
 }
 
-// fail ends the machine, because the given call has returned err.
+// fail ends the machine because the given call returned err.
 func (s *Side) fail(call string, err error) error {
 	s.Err = err
 	return fmt.Errorf("netsim: side %s: %s: %w", s.Name, call, err)
 }
 
-// send moves packets from the machine to the link until the machine has no more. tap, which may be
-// nil, is called for each.
+// send moves packets from the machine to the link until the machine has no more. tap is called for
+// each, unless it's nil.
 func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, err error) {
 	if s.Err != nil {
 		return false, nil
 	}
 	for n := 0; ; n++ {
-		limit := s.max(now)
+		limit := s.maxSize(now)
 		buf := s.buffer(limit)
 		packet, _, ok := s.Machine.AppendPacket(now, buf, limit)
 		switch {
 		case !ok:
-			s.spare = buf // unlike the buffers of packets, it doesn't belong to the link
+			s.spare = buf // it holds no packet, so it doesn't belong to the link
 			return moved, nil
 		case len(packet) > limit:
-			return moved, fmt.Errorf("netsim: side %s built a packet of %d bytes, its limit was %d",
+			return moved, fmt.Errorf("netsim: side %s built a packet of %d bytes; the limit was %d",
 				s.Name, len(packet), limit)
 		case len(packet) == 0:
 			return moved, fmt.Errorf("%w: side %s built an empty packet", ErrSpin, s.Name)

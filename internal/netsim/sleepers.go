@@ -6,14 +6,13 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// sleepers are the goroutines that wait in ReadFrom of one socket. The socket's mu guards
-// count and armed. A token in wake, or the timer, wakes one of them. A reader that returns
-// wakes the next.
+// sleepers are the goroutines that wait in ReadFrom of one socket. wake or the timer wakes one of
+// them, which wakes the next one when it returns. The socket's mu guards count and armed.
 type sleepers struct {
 	count int // number of waiting goroutines
 	wake  bell.Bell
 	timer *time.Timer
-	armed time.Time // when timer fires; zero = never
+	armed time.Time // when timer fires; zero if it isn't set
 }
 
 func newSleepers() sleepers {
@@ -22,7 +21,7 @@ func newSleepers() sleepers {
 	return s
 }
 
-// arm sets the timer for the time at. A zero time stops it.
+// arm sets the timer to the time at, or stops it if that is zero.
 func (s *sleepers) arm(now, at time.Time) {
 	s.armed = at
 	if at.IsZero() {
@@ -32,7 +31,7 @@ func (s *sleepers) arm(now, at time.Time) {
 	}
 }
 
-// wakeOne wakes a goroutine, if one waits.
+// wakeOne wakes a goroutine, if one is waiting.
 func (s *sleepers) wakeOne() {
 	if s.count == 0 {
 		return

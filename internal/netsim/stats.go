@@ -1,6 +1,6 @@
 package netsim
 
-// A Fate is what happens to a packet put into a link.
+// A Fate is what happens to a packet that is put into a link.
 type Fate uint8
 
 const (
@@ -10,13 +10,20 @@ const (
 	LostDark              // the packet left the bottleneck during an interruption
 	Lost                  // at random, or by Config.Lose
 	LostBurst             // in a burst
-	fates
 )
 
+var fates = [...]string{
+	Carried:   "carried",
+	LostQueue: "queue full",
+	LostMTU:   "above the MTU",
+	LostDark:  "dark",
+	Lost:      "lost",
+	LostBurst: "lost in a burst",
+}
+
 func (f Fate) String() string {
-	names := [fates]string{"carried", "queue full", "above the MTU", "dark", "lost", "lost in a burst"}
-	if f < fates {
-		return names[f]
+	if int(f) < len(fates) {
+		return fates[f]
 	}
 	return "unknown fate"
 }
@@ -29,7 +36,7 @@ type Stats struct {
 	Duplicated, Reordered        uint64
 	LostQueue, LostMTU, LostDark uint64
 	Lost, LostBurst              uint64
-	Overrun                      uint64 // arrived at a PacketConn that was closed or whose read buffer was full
+	Overrun                      uint64 // dropped by a PacketConn that was closed or whose read buffer was full
 }
 
 // Dropped returns the number of packets dropped for any reason.
@@ -50,8 +57,8 @@ func (s Stats) Add(o Stats) Stats {
 	}
 }
 
-// drop counts a lost packet.
-func (s *Stats) drop(f Fate) {
+// countLoss counts a lost packet.
+func (s *Stats) countLoss(f Fate) {
 	switch f {
 	case LostQueue:
 		s.LostQueue++

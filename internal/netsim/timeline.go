@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// timeline holds the values of a setting over time, in order. The first applies now, the
-// others later.
+// A timeline holds the values of a setting over time, in order. The first applies now, and the
+// others apply later.
 type timeline[T any] []change[T]
 
-// change is a value and the time from which it applies.
+// A change is a value and the time from which it applies.
 type change[T any] struct {
 	at    time.Time
 	value T
@@ -18,7 +18,7 @@ type change[T any] struct {
 // always returns a timeline with a single value.
 func always[T any](value T) timeline[T] { return timeline[T]{{value: value}} }
 
-// set adds a value that applies from the time at on.
+// set adds a value that applies from the time at on, until the next one.
 func (l *timeline[T]) set(at time.Time, value T) {
 	i := len(*l)
 	for i > 1 && (*l)[i-1].at.After(at) {
@@ -27,7 +27,7 @@ func (l *timeline[T]) set(at time.Time, value T) {
 	*l = slices.Insert(*l, i, change[T]{at, value})
 }
 
-// advance removes the values before the one that applies now, and returns that one.
+// advance removes the values that no longer apply, and returns the one that applies now.
 func (l *timeline[T]) advance(now time.Time) T {
 	for len(*l) > 1 && !(*l)[1].at.After(now) {
 		*l = (*l)[1:]
