@@ -32,7 +32,7 @@ func TestHostileMessages(t *testing.T) {
 		code   Code
 		reason string
 	}{
-		"too large": {func(c *Conn) { say(t, c, message(control.MaxMessage+1)) }, ControlChannelMessagePayloadFail, "above the limit of 4096"},
+		"too large": {func(c *Conn) { say(t, c, message(control.MaxMessage+1)) }, ControlChannelMessagePayloadFail, "payload has 4097 bytes; the limit is 4096 (MaxMessage)"},
 		"no id":     {func(c *Conn) { say(t, c, message(0)[:1]) }, ControlChannelMessagePayloadFail, "Message of 1 bytes"},
 		"beyond the window": {func(c *Conn) {
 			for range control.Window + 1 {

@@ -101,7 +101,7 @@ func TestHostileRequests(t *testing.T) {
 		"unknown verdict": {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3, 99})} }, PayloadFail, "verdict 99"},
 		"long text": {func(*testing.T) [][]byte {
 			return [][]byte{answerBytes(clerkAdmit, append([]byte{3, byte(ask.Refused), 0}, make([]byte, ask.MaxText+1)...))}
-		}, PayloadFail, "a text of"},
+		}, PayloadFail, "text has "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withClerk(t, Config{}, func(n *network, _, there *Actor) {

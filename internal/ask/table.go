@@ -12,7 +12,7 @@ import (
 )
 
 // A Table holds the open questions of this side, or those of the peer, by number. It is full from
-// the beginning, until SetLimit allows some. It is not safe for concurrent use.
+// the beginning, until SetLimit allows some. It isn't safe for concurrent use.
 type Table[Q any] struct {
 	limit int
 	last  uint64            // newest number given by Add

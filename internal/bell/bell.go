@@ -6,7 +6,7 @@ package bell
 // further rings have no effect until then.
 type Bell chan struct{}
 
-// New returns a bell that has not rung.
+// New returns a bell that hasn't rung.
 func New() Bell { return make(Bell, 1) }
 
 // Ring rings the bell. It never blocks and may be called concurrently.

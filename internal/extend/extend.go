@@ -1,5 +1,5 @@
 // Package extend lets package stream, an extension of package rpc, add a protocol machine to
-// connections and attach values to worlds and classes. It is not part of the public interface,
+// connections and attach values to worlds and classes. It isn't part of the public interface,
 // because it changes along with package link.
 package extend
 
@@ -147,7 +147,7 @@ type World struct {
 	connected bool // the first connection has begun
 
 	value any     // returned by Keep; nil before the first call
-	seed  *uint64 // set before the first connection; nil if draws are not repeatable
+	seed  *uint64 // set before the first connection; nil if draws aren't repeatable
 }
 
 // add is Add.

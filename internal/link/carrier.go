@@ -9,7 +9,7 @@ import (
 // A Carrier sends and receives datagrams, which may get lost or arrive in any order. It is a QUIC
 // connection or one end of an in-memory pair. Its methods are safe for concurrent use.
 type Carrier interface {
-	// SendDatagram sends p, which it does not retain. It may block until CloseWithError is
+	// SendDatagram sends p, which it doesn't retain. It may block until CloseWithError is
 	// called.
 	//
 	// If p is too large for the path, the error is a *[TooLargeError]. Any other error ends the
@@ -54,7 +54,7 @@ type Path struct {
 	MaxDatagram int // maximum size of a datagram in bytes
 }
 
-// A TooLargeError is returned if a datagram was not sent because it is too large for the path.
+// A TooLargeError is returned if a datagram wasn't sent because it is too large for the path.
 type TooLargeError struct {
 	Max int // the current limit in bytes
 }

@@ -83,7 +83,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// after returns now+wait, or zero if wait is not positive.
+// after returns now+wait, or zero if wait isn't positive.
 func after(now time.Time, wait time.Duration) time.Time {
 	if wait <= 0 {
 		return time.Time{}

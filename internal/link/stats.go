@@ -19,7 +19,7 @@ type counters struct {
 	max               atomic.Uint64
 }
 
-// Stats returns a snapshot. It does not take the lock.
+// Stats returns a snapshot. It doesn't take the lock.
 func (l *Link) Stats() Stats {
 	return Stats{
 		OtherIn:        l.counts.otherIn.Load(),

@@ -18,7 +18,7 @@ const maxInFlight = 256 << 20
 // as soon as the packet is sent, and holds the packet until then.
 //
 // A Link has no clock and no goroutine. The caller passes the time, which may be that of any clock,
-// and a time earlier than the latest one counts as the latest. A Link is not safe for concurrent
+// and a time earlier than the latest one counts as the latest. A Link isn't safe for concurrent
 // use.
 type Link struct {
 	cfg        Config

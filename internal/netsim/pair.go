@@ -57,7 +57,7 @@ type PairConfig struct {
 // the next without waiting. Every run ends, because a run that reaches neither its condition nor
 // its limit of virtual time fails with ErrSpin.
 //
-// A Pair is not safe for concurrent use.
+// A Pair isn't safe for concurrent use.
 type Pair struct {
 	A, B *Side
 

@@ -89,7 +89,7 @@ func deriveKey(config *tls.Config, use string) *[32]byte {
 	}
 	b, err := hkdf.Key(sha256.New, secret, nil, use, 32)
 	if err != nil {
-		return nil // cannot happen, because the length is valid
+		return nil // can't happen, because the length is valid
 	}
 	return (*[32]byte)(b)
 }

@@ -2,7 +2,7 @@ package tasks
 
 // A Runner runs functions of a game one at a time. Each runs for a connection C, or for the zero C
 // if it belongs to none. A Runner removes a function from its queue before it calls the function,
-// so a panic loses only that function. It is not safe for concurrent use.
+// so a panic loses only that function. It isn't safe for concurrent use.
 type Runner[C any] struct {
 	// Doing names the running function, for messages if it panics or is slow.
 	Doing Doing

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). It is not safe
+// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). It isn't safe
 // for concurrent use.
 //
 // It calls recvmmsg itself to avoid allocations, because golang.org/x/net allocates two addresses

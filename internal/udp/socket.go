@@ -78,7 +78,7 @@ type SystemConn interface {
 }
 
 // AddrPort returns a UDP address in a canonical form, so that equal addresses compare equal. The
-// result is zero if a is not a UDP address.
+// result is zero if a isn't a UDP address.
 func AddrPort(a net.Addr) netip.AddrPort {
 	udp, ok := a.(*net.UDPAddr)
 	if !ok || udp == nil {

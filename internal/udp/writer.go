@@ -13,7 +13,7 @@ const MaxSegments = 16
 // again.
 var ErrBlocked = errors.New("udp: send buffer is full")
 
-// A Writer sends the packets of one carrier. It is not safe for concurrent use.
+// A Writer sends the packets of one carrier. It isn't safe for concurrent use.
 type Writer struct {
 	// MayWait makes Write wait until earlier writes to the socket return. A caller that must not
 	// wait leaves it false.
