@@ -1,15 +1,15 @@
 package pace
 
 const (
-	// The brake acts when more than brakeShare of the packets of brakeRounds have been lost,
-	// which is more than any random loss that we tolerate. It's meant for excessive loss that
-	// lasts, and not for a single burst (RFC 8084, section 3).
+	// The brake acts when more than brakeShare of the packets of brakeRounds are lost, which
+	// exceeds any random loss that we tolerate. It's meant for excessive loss that persists, and
+	// not for a single burst (RFC 8084, section 3).
 	brakeShare  = 0.15
 	brakeRounds = 3
 
-	// brakeExtends is the share of loss at which the brake goes on counting if it can't tell
-	// runs of losses from chance. A peer that acks only one stretch of packets makes a single
-	// long run in every round, but no bad network does that for long.
+	// brakeExtends is the share of losses above which the brake goes on counting if it can't yet
+	// tell runs of losses from chance. A peer that acks only one stretch of packets causes a single
+	// long run in every round, which no bad network does for long.
 	brakeExtends = 0.4
 )
 
@@ -18,11 +18,11 @@ const (
 type brake struct {
 	tally      tally
 	rounds     int
-	maxArrived int // most bytes that have arrived in one of the rounds
+	maxArrived int // most bytes that arrived in one of the rounds
 }
 
-// roundOver adds a round in which so many bytes have arrived. It reports whether to halve the
-// rate, and how many bytes have arrived in the best of the rounds. In others the path may have
+// roundOver adds a round in which the given number of bytes arrived. It reports whether to halve
+// the rate, and how many bytes arrived in the best of the rounds. In the others the path may have
 // been dark, or we may have been waiting for a queue to drain.
 func (b *brake) roundOver(round tally, arrived int) (halve bool, maxArrived int) {
 	b.tally.add(round)
@@ -39,7 +39,7 @@ func (b *brake) roundOver(round tally, arrived int) (halve bool, maxArrived int)
 	return halve, maxArrived
 }
 
-// doubts reports whether it's only because losses come in long runs that the brake doesn't act.
+// doubts reports whether the brake doesn't act only because losses come in long runs.
 func (b *brake) doubts() bool {
 	each := tally{lost: b.tally.lost, acked: b.tally.acked}
 	return each.share() > brakeExtends && each.beyond(brakeShare)

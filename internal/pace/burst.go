@@ -2,36 +2,36 @@ package pace
 
 const (
 	// minBurst is how many packets may always be sent together if the owner wants bursts
-	// (BBR.send_quantum of draft-ietf-ccwg-bbr). With single packets we would learn nothing about
-	// longer bursts.
+	// (BBR.send_quantum of draft-ietf-ccwg-bbr). Single packets would show nothing about longer
+	// bursts.
 	minBurst = 2
 
-	// maxBurst is how many packets may ever be sent together. It's as many as package sealed passes
-	// to the system in a single call.
+	// maxBurst is the maximum number of packets sent together. Package sealed passes as many to the
+	// system in a single call.
 	maxBurst = 16
 
-	// burstBytes ends a burst, so that it doesn't get longer with jumbo packets. Before we had
-	// this, the pacer paused for 90 ms after seven jumbo packets among two hundred controllers
-	// with less than a MB/s each, and no controller grew into the room that others left.
+	// burstBytes limits the bytes of a burst, so that jumbo packets don't make it longer. Without
+	// this limit, when two hundred controllers with less than 1 MB/s each sent bursts of seven
+	// jumbo packets, the pacer would pause for 90 ms after each, and no controller would grow into
+	// the room that others leave.
 	burstBytes = maxBurst * defaultPacket
 )
 
-// A burst lets us send several packets together, after which the pacer waits for as long as all
-// of them take. If the owner's processors are busy, this saves a turn and a system call for each
+// A burst lets us send several packets together, after which the pacer waits for as long as all of
+// them take. On a busy machine, this saves the owner a turn of its loop and a system call for each
 // packet after the first.
 //
-// But a burst queues at the bottleneck, where play (the game's own traffic) has to wait behind
-// it. So we never send more together than the path has passed on within burstTime, as we see
-// from when earlier bursts arrived. That may be far more than our share of the path in that
-// time.
+// But a burst queues at the bottleneck, where play (the game's own traffic) has to wait behind it.
+// So we never send more together than the path passed on within burstTime, as the arrivals of
+// earlier bursts show. That may be far more than our share of the path in that time.
 type burst struct {
 	wanted bool // the owner wants bursts; set by Bursts
-	passed int  // how many packets sent together have arrived within burstTime; 0 = unknown
+	passed int  // how many packets sent together arrived within burstTime; 0 = unknown
 
 	// The burst being sent.
 	at    instant // when it was sent
-	count int     // how many packets of it were sent so far
-	bytes int     // the same in bytes
+	count int     // packets of it sent so far
+	bytes int     // their bytes
 
 	// The burst of the newest ack.
 	sent        instant // when it was sent
@@ -51,14 +51,14 @@ func (b *burst) packetSent(t instant, bytes int) {
 	b.bytes += bytes
 }
 
-// continues reports whether the next packet may be sent at t, along with the one before.
+// continues reports whether the next packet may be sent at t, together with the previous one.
 func (b *burst) continues(t instant) bool {
 	return b.wanted && b.count > 0 && t == b.at && b.count < b.size() && b.bytes < burstBytes
 }
 
-// arrive is called when a packet has arrived. If a burst of full size has made it within
-// burstTime, the next may have twice as many packets. If a burst has taken longer, the next may
-// have only as many as have made it in time.
+// arrive is called when a packet arrived. If a full burst arrived within burstTime, the next may
+// have twice as many packets. If a burst took longer, the next may have only as many as arrived in
+// time.
 func (b *burst) arrive(sent, at instant) {
 	if sent != b.sent {
 		b.sent = sent
@@ -76,14 +76,14 @@ func (b *burst) arrive(sent, at instant) {
 	}
 }
 
-// train counts a train as a burst of trainPackets. Otherwise, when many connections begin to
-// send bulk at once, each would need four round trips at one or two packets per system call to
-// learn how long bursts may be.
+// train counts a train as a burst of trainPackets. Otherwise each of many connections that begin to
+// send bulk at once would need four round trips, at one or two packets per system call, to learn
+// how long bursts may be.
 func (b *burst) train(t Train) {
 	if t.Whole && t.Span <= burstTime {
 		b.passed = max(b.passed, trainPackets)
 	}
 }
 
-// lost halves the size of bursts after a loss, since some queue may have been too short for one.
+// lost halves the size of bursts after a loss, since a burst may have overflowed some queue.
 func (b *burst) lost() { b.passed /= 2 }

@@ -5,34 +5,35 @@ import (
 	"time"
 )
 
-// calmSamples is how many batches a stretch must have for its maximum delay to show the jitter.
+// calmSamples is how many batches a stretch (one or more rounds) must have for its maximum delay to
+// show the jitter.
 const calmSamples = 8
 
-// The bottom moves by 1/bottomFall of the way to a lower stretch, but only by 1/bottomRise of
-// the way to a higher one, so that it stays near the lowest of about thirty stretches. This is
-// because strong jitter leaves only a few packets of a round undelayed, and in some rounds none.
+// calm.bottom moves by 1/bottomFall of the way to a lower stretch, but only by 1/bottomRise of the
+// way to a higher one, so that it stays near the lowest of about bottomRise stretches. Strong
+// jitter leaves only a few packets of a round undelayed, and in some rounds none.
 const bottomFall, bottomRise = 4, 32
 
 // swingRounds is how many rounds in a row must swing to show that jitter has begun. A look also
-// makes a queue and empties it again, but looks don't follow each other for three rounds.
+// builds a queue and empties it again, but looks don't do so in three rounds in a row.
 const swingRounds = 3
 
-// A calm is a detector of jitter. It measures how high delays rise without a queue, as the
+// A calm is a jitter detector. It measures how high delays rise without a queue, which is the
 // minimum over the last 10 s of the maximum delays in stretches of one or more rounds.
 //
-// This works because jitter and aggregation raise the maximum delay of every stretch, while a
-// queue of our own isn't there in every stretch. The queue of many controllers may be, but
-// unlike jitter, that raises a stretch's minimum delay as well.
+// This works because jitter and aggregation raise the maximum delay of every stretch, while a queue
+// of our own doesn't. A queue of many controllers may, but unlike jitter, it also raises a
+// stretch's minimum delay.
 type calm struct {
 	// The current stretch.
 	lowest, highest time.Duration // minimum and maximum delay of its batches
 	samples         int           // how many batches it has
-	fates           tally         // of the packets that were decided in it
+	fates           tally         // of the packets whose fates became known in it
 
 	// All stretches.
 	lowestPeak minimum       // of their maximum delays
 	lows       minimum       // of their lowest delays
-	bottom     time.Duration // what the lowest delay usually is: near the minimum of the last stretches
+	bottom     time.Duration // the usual lowest delay, near the minimum of the last stretches
 }
 
 // note adds a batch's minimum delay.
@@ -44,12 +45,12 @@ func (c *calm) note(d time.Duration) {
 	c.samples++
 }
 
-// roundOver ends the stretch if it has enough batches. If there's a rival, somebody else fills the
-// queue, and a higher stretch says nothing about the bottom.
+// roundOver ends the stretch if it has enough batches. If there's a rival that fills the queue, a
+// higher stretch shows nothing about the bottom.
 //
 // The first stretch doesn't count if more was lost than random loss explains although the train
-// arrived evenly, because its delays are those of a full queue then. When it did count, eight
-// controllers that began at once took the whole queue for jitter, and kept it full.
+// arrived evenly, because its delays are then those of a full queue. If it counted, eight
+// controllers that begin at once would take the whole queue for jitter and keep it full.
 func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	c.fates.add(fates)
 	if c.samples < calmSamples {
@@ -77,9 +78,9 @@ func (c *calm) follow(rival bool) {
 	}
 }
 
-// standing returns how much of every stretch's delay is a rival's standing queue and not jitter.
-// When we took it for jitter, the queue seemed to be gone after 10 s. We then stopped competing,
-// while a New Reno still filled a queue of four bandwidth-delay products.
+// standing returns how much of every stretch's delay is a rival's standing queue and not jitter. If
+// we took it for jitter, the queue would seem to be gone after 10 s, and we would stop competing
+// while a New Reno still fills a queue of four bandwidth-delay products.
 func (c *calm) standing(rival bool) time.Duration {
 	if !rival {
 		return 0
@@ -87,7 +88,7 @@ func (c *calm) standing(rival bool) time.Duration {
 	return max(c.lows.min-c.bottom, 0)
 }
 
-// above returns by how much the calm delay exceeds a minimum delay.
+// above returns by how much the delay without a queue exceeds a minimum delay.
 func (c *calm) above(floor time.Duration) time.Duration {
 	if !c.lowestPeak.known {
 		return 0
@@ -95,12 +96,12 @@ func (c *calm) above(floor time.Duration) time.Duration {
 	return max(c.lowestPeak.min-floor, 0)
 }
 
-// A swings is a detector of jitter and aggregation that have only just begun. A calm needs up to
-// 10 s to show them, because it first has to forget what was before.
+// A swings detects jitter and aggregation that have just begun. A calm needs up to 10 s to show
+// them, because it first has to forget the time before they began.
 //
 // It remembers the maximum delays of the last rounds in which the queue ran empty, and ignores
-// those in which a queue stood. A round swings if some packet waited for longer than the target
-// nevertheless. That can't be because of a queue of our own, since a paced sender doesn't build
+// those in which a queue stood. A round swings if the queue ran empty and yet some packet waited
+// longer than the target. The cause can't be a queue of our own, since a paced sender doesn't build
 // and empty such a queue within a round trip. A round that doesn't swing counts as 0.
 type swings struct {
 	trips [swingRounds]time.Duration // longest round trips
@@ -121,8 +122,9 @@ func (s *swings) roundOver(r *round, d *delay) {
 	}
 }
 
-// trip returns the round trip that each of the last rounds has reached, or 0 if they don't swing.
+// trip returns the round trip that each of the last rounds reached, or 0 if one of them doesn't
+// swing.
 func (s *swings) trip() time.Duration { return slices.Min(s.trips[:]) }
 
-// wait returns the wait that each of the last rounds has reached, or 0 if they don't swing.
+// wait returns the wait that each of the last rounds reached, or 0 if one of them doesn't swing.
 func (s *swings) wait() time.Duration { return slices.Min(s.waits[:]) }

@@ -3,38 +3,39 @@ package pace
 import "time"
 
 const (
-	// vacantRounds is how many rounds in succession must have next to no queue to show that
-	// nobody else is there, although we compete.
+	// vacantRounds is how many rounds in a row must have next to no queue while we compete to show
+	// that we are alone.
 	vacantRounds = 8
 
-	// Losses while there was next to no queue count as random if there were plentyPackets
-	// packets, and if either less than faintLoss of them was lost or our window had sunk below
-	// sunkPart of what it was before the queue.
+	// Losses with next to no queue count as random if there were at least plentyPackets packets,
+	// and either less than faintLoss of them was lost or our window had sunk below sunkPart of what
+	// it was before the queue.
 	//
-	// When sixteen controllers share a queue too short to tell from jitter, none of them sends
-	// plentyPackets. Otherwise they would take the losses that they cause each other for random.
+	// plentyPackets is more than any of sixteen controllers sends when they share a queue too short
+	// to tell from jitter. Otherwise they would take the losses that they cause each other for
+	// random ones.
 	plentyPackets, faintLoss, sunkPart = 80, 0.02, 0.25
 
 	// rareLoss is the share of random loss up to which we blame a loss over a deep queue on a
-	// competitor. Where losses are more common, our own queue will do: at 2 Mbit/s and 2 % loss,
-	// a transfer that is alone loses a packet over it every ten round trips, and would compete
-	// with itself forever.
+	// competitor. Where losses are more common, random losses may just meet a deep queue of our
+	// own: at 2 Mbit/s and 2 % loss, a transfer that is alone loses a packet that way every ten
+	// round trips, and would compete with itself forever.
 	rareLoss = 0.005
 
-	// minDwell is how long losses of a short queue keep us in Compete at first. We can't go by
-	// the queue there, since it's empty most of the time although others fill it.
+	// minDwell is how long the losses of a short queue keep us in Compete at first. We can't go by
+	// the queue itself, since it's empty most of the time even if others fill it.
 	//
-	// Over a short path it's dwellTrips round trips instead, because windows recover by the
-	// round trip, and 2 s may be 600 of them. It doubles whenever the losses come back, at most
+	// Over a short path it's dwellTrips round trips instead, because windows recover by the round
+	// trip, and minDwell may be hundreds of them. It doubles whenever the losses come back, up to
 	// maxDoublings times.
 	minDwell, dwellTrips, maxDoublings = 2 * time.Second, 40, 4
 
-	// othersLife is how long we remember a competitor that made us yield. From one loss to the
-	// next, CUBIC takes 4 to 10 s on a home link.
+	// othersLife is how long we remember a competitor that made us yield. It must be longer than
+	// the time between two losses of CUBIC, which is 4 to 10 s on a home link.
 	othersLife = 30 * time.Second
 
-	// outgrownFactor is how far the rate must have grown since a start to rule out a policer,
-	// whose bucket may pass twice its rate for a few looks.
+	// outgrownFactor is how far the rate must grow after a start to rule out a policer, whose
+	// bucket may pass twice its rate for a few looks.
 	outgrownFactor = 4
 
 	// additive (in packets per round) and multiplicative make our AIMD as fast as New Reno's 1
@@ -43,26 +44,26 @@ const (
 	additive, multiplicative = 0.53, 0.7
 
 	// minCompeteWindow is the smallest window in Compete, in packets. With four, 16 flows would
-	// lose 15 % all by themselves.
+	// lose 15 % without any other traffic.
 	minCompeteWindow = 2
 )
 
-// A competition is what Compete works with, and what the other states know about competitors.
+// A competition is the state of Compete, and what the other states know about competitors.
 type competition struct {
 	window float64 // bytes that may be in flight
-	cut    instant // when it was last cut, or Compete began; earlier packets' losses are answered
+	cut    instant // when it was last cut or Compete began; answers the losses of earlier packets
 
 	began       instant       // when Compete was last entered
-	interrupted bool          // by a Dip
-	emptyRounds int           // rounds in succession with next to no queue
-	emptyFates  tally         // fates that became known in those rounds
-	dwell       time.Duration // how long to stay at least, over a short queue
-	sharing     sharing       // used on a path that drops packets instead of queueing them
+	interrupted bool          // a Dip interrupts Compete
+	emptyRounds int           // rounds in a row with next to no queue
+	emptyFates  tally         // fates that became known in them
+	dwell       time.Duration // minimum stay over a short queue
+	sharing     sharing       // for a path that drops packets instead of queueing them
 
 	// Signs of competitors; 0 = never.
 	seen         instant       // when we last suspected one
 	lossAnswered instant       // when we last slowed down for a full queue without competing
-	yielded      instant       // when a loss last made us yield to one
+	yielded      instant       // when a loss last made us yield to a competitor
 	yieldDepth   time.Duration // how deep the queue was that dropped that packet
 }
 
@@ -80,8 +81,8 @@ func (k *competition) gain() float64 {
 // lately reports whether we have recently suspected a competitor.
 func (k *competition) lately(t instant) bool { return k.seen > 0 && t-k.seen < minimumLife }
 
-// compete enters Compete. The window covers the round trip including the queue, at the rate we
-// had before there was a standing queue.
+// compete enters Compete. The window covers the round trip, including the queue, at the rate that
+// we had before the queue began to stand.
 func (c *Controller) compete(t instant) {
 	shortest := min(minDwell, dwellTrips*c.delay.base())
 	c.competition.dwell = max(shortest, min(2*c.competition.dwell, shortest<<maxDoublings))
@@ -89,7 +90,7 @@ func (c *Controller) compete(t instant) {
 		c.competition.dwell = shortest
 	}
 	if c.dips.compete(t, c.delay.base()) {
-		// A rival took what a common Dip had freed, so go by our rate before that.
+		// A rival took what a common Dip freed, so use our rate from before the Dip.
 		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)
 	}
 	c.competition.seen = t
@@ -100,8 +101,8 @@ func (c *Controller) compete(t instant) {
 	c.enter(Compete, t)
 }
 
-// stepCompete does congestion avoidance as New Reno does (RFC 5681, section 3.1), until nobody
-// else seems to be there.
+// stepCompete does congestion avoidance as New Reno does (RFC 5681, section 3.1), until we seem to
+// be alone.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	switch {
 	case c.competition.sharing.on:
@@ -116,16 +117,17 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	case ended && c.alone(t):
 		c.resign(t)
 	case ended && max(c.queueing.unmoved.rounds, c.queueing.both.rounds) >= longerRounds:
-		c.goLonger(t)
+		c.restartOnLongerPath(t)
 	case ended && c.rounds <= longerRounds && c.queueing.unmoved.rounds > 1:
-		// What seems to be a queue may be a path that has become longer. Don't grow until we
-		// know, since on a slow path one more packet per round would make it look like a queue.
+		// What seems to be a queue may be a longer path. Don't grow until we know, because on a
+		// slow path one more packet per round would make a longer path look like a queue.
 	case ended:
 		c.competition.window += additive * float64(c.cfg.Packet)
 	}
 }
 
-// cutWindow cuts the window by multiplicative. It answers all losses of packets sent so far.
+// cutWindow multiplies the window by multiplicative. This answers all losses of packets sent so
+// far.
 func (c *Controller) cutWindow(t instant) {
 	c.saveUndo(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, minCompeteWindow*float64(c.cfg.Packet))
@@ -137,13 +139,13 @@ func (c *Controller) resign(t instant) {
 	window := c.competition.rate(c.delay.smoothed)
 	rate := min(window, c.rates.value())
 	if c.competition.emptyRounds >= vacantRounds {
-		// There has been no competitor, so the losses were random. They justify one cut at
-		// most, and tell us how much random loss is usual here.
+		// There was no competitor, so the losses were random. They justify no more than one cut,
+		// and show how much random loss is usual on this path.
 		rate = max(rate, multiplicative*c.queueing.rateBefore)
-		left := c.competition.emptyFates
-		random := left.share() < faintLoss || window < sunkPart*c.queueing.rateBefore
-		if random && left.count() > plentyPackets {
-			c.congestion.relearn(t, left)
+		fates := c.competition.emptyFates
+		random := fates.share() < faintLoss || window < sunkPart*c.queueing.rateBefore
+		if random && fates.count() > plentyPackets {
+			c.congestion.relearn(t, fates)
 		}
 	}
 	c.competition.seen = t
@@ -151,7 +153,7 @@ func (c *Controller) resign(t instant) {
 	c.enter(Cruise, t)
 }
 
-// alone reports whether nobody else seems to be filling the queue.
+// alone reports whether no other flow seems to fill the queue.
 func (c *Controller) alone(t instant) bool {
 	gone := c.round.minQueue < c.delay.target()/2
 	switch {
@@ -167,24 +169,24 @@ func (c *Controller) alone(t instant) bool {
 	return gone
 }
 
-// othersYield reports whether there are others that yield too, so that the queue may be empty for
-// a moment whenever all of us answer a loss. It goes by a loss that made us yield recently, over
-// a queue of at most two products: flows that halve their windows twice then leave exactly what
-// the path holds.
+// othersYield reports whether there are others that yield too, so that the queue may be empty for a
+// moment whenever all of us answer a loss. This is the case if a loss made us yield recently and
+// the queue was no deeper than two bandwidth-delay products, because flows that halve their windows
+// twice then leave no more in flight than the path holds.
 //
-// When we took such moments for the end of the competition, we got a quarter of the link beside
-// the kernel's CUBIC.
+// If we took such moments for the end of the competition, we would get only a quarter of the link
+// beside the kernel's CUBIC.
 func (c *Controller) othersYield(t instant) bool {
 	k := &c.competition
 	return k.yielded > 0 && t-k.yielded < othersLife && k.yieldDepth <= 2*c.delay.base()
 }
 
 // startDroppedLately reports whether a start recently met losses without a queue, as it would
-// behind a policer. There, looks find more than the path's rate until the policer's bucket is
-// empty, and having no queue means nothing.
+// behind a policer. Looks then find more than the path's rate until the policer's bucket is empty,
+// and the absence of a queue means nothing.
 //
-// A rate that has grown a lot since then rules out a policer. The losses must have been those of
-// an outage.
+// A rate that has grown a lot since then rules out a policer, so the losses must be those of an
+// outage.
 func (c *Controller) startDroppedLately(t instant) bool {
 	return c.start.dropped > 0 && t-c.start.dropped < minimumLife && c.Estimate() < outgrownFactor*c.start.left
 }

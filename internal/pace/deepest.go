@@ -1,30 +1,33 @@
 package pace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
-	// deepLife is for how long we remember the deepest queue that packets have met.
-	deepLife = 4 * time.Second
+	// deepLife is how long we remember the deepest queue that packets met, in deepSlots slots.
+	deepLife, deepSlots = 4 * time.Second, 4
 
-	// shallowDepth is how long a delay must be to count as a queue. Clocks and timers blur
-	// delays by as much.
+	// shallowDepth is how long a delay must be to count as a queue. Shorter delays may come from
+	// clocks and timers.
 	shallowDepth = time.Millisecond
 
-	// minDeepPackets is how deep a queue must be, in packet times, that drops packets of several
-	// senders. In a queue of five packets, most would be cruising's aim of three and packets that
-	// are sent together. minDeepDelay is how long the delay of such a queue must be. Clocks and
-	// interrupts blur delays by a tenth of a millisecond.
+	// minDeepPackets is the minimum depth, in packet times, of a queue that drops packets of
+	// several senders. In a queue of five packets, most would be the three that cruising aims for
+	// and packets that are sent together. minDeepDelay is the minimum delay of such a queue, since
+	// clocks and interrupts blur delays by a tenth of a millisecond.
 	minDeepPackets, minDeepDelay = 8, time.Millisecond / 4
 
-	// minDeepSteps is what part of a round trip such a queue must hold, in steps: a sixteenth.
-	// If the round trip is long, a millisecond is no queue.
+	// minDeepSteps is the minimum part of a round trip that such a queue holds, in steps. It's a
+	// sixteenth, since a millisecond isn't a queue if the round trip is long.
 	minDeepSteps = 4
 
-	// highPart is the part of the deepest queue below which a queue had room. A full queue drops
-	// packets near its full depth, and the last ones that fit have met it.
+	// A queue below highPart of the deepest one had room. A full queue drops packets near its full
+	// depth, and the last packets that fit met that depth.
 	//
-	// In scenes with short queues, at least nine of ten losses have met more than 0.8 of the
-	// deepest queue. Of the random losses beside a look's queue, most have met less than 0.75.
+	// In scenes with short queues, at least nine of ten losses met more than 0.8 of the deepest
+	// queue. Of the random losses during a look's queue, most met less than 0.75.
 	highPart = 0.75
 )
 
@@ -33,66 +36,68 @@ type sight struct {
 	grain  time.Duration // how long a full packet takes at the bottleneck; 0 = unknown
 	step   time.Duration // a 64th of the base round trip
 	long   bool          // the newest round trips show a queue above the target
-	stands bool          // all those of the last drainRounds rounds did, so no packet met a low queue
+	stands bool          // so did all of the last drainRounds rounds, so no packet met a low queue
 }
 
-// A deepest is a windowed maximum of the queues that packets have met, over deepLife. We compare
-// other queues with it to tell if they had room.
+// A deepest is a windowed maximum, over deepLife, of the queues that packets met. We compare other
+// queues with it to tell whether they had room.
 type deepest struct {
-	slots [4]time.Duration // deepest queue in each quarter of deepLife
-	slot  int64            // number of the newest slot, counted from the epoch
-	queue time.Duration    // deepest in all slots
+	slots [deepSlots]time.Duration // deepest queue in each quarter of deepLife
+	slot  int64                    // number of the newest slot, counted from the epoch
+	queue time.Duration            // deepest in all slots
 }
 
-// note adds a queue that a packet has met.
+// note adds a queue that a packet met.
 func (d *deepest) note(t instant, queue time.Duration) {
-	slot := int64(t / (deepLife / 4))
-	for i := max(d.slot+1, slot-3); i <= slot; i++ {
-		d.slots[i%4] = 0
+	slot := int64(t / (deepLife / deepSlots))
+	for i := max(d.slot+1, slot-deepSlots+1); i <= slot; i++ {
+		d.slots[i%deepSlots] = 0
 	}
 	d.slot = max(d.slot, slot)
-	d.slots[d.slot%4] = max(d.slots[d.slot%4], queue)
-	d.queue = max(d.slots[0], d.slots[1], d.slots[2], d.slots[3])
+	at := d.slot % deepSlots
+	d.slots[at] = max(d.slots[at], queue)
+	d.queue = slices.Max(d.slots[:])
 }
 
-// isShallow reports whether no packet has met a queue within deepLife.
+// isShallow reports whether no packet met a queue within deepLife.
 //
-// If two packets are sent at once, one has to wait for the other, and we may overestimate the
-// rate by a quarter, so a delay of less than 5/4 of a packet time is no queue. Nor is a faint
-// one, unless it exceeds minDeepPackets packet times, minDeepDelay and minDeepSteps steps.
+// If two packets are sent at once, one has to wait for the other, and we may overestimate the rate
+// by a quarter, so a delay of less than 5/4 of a packet time isn't a queue. Nor is a faint one,
+// unless it exceeds minDeepPackets packet times, minDeepDelay and minDeepSteps steps.
 func (d *deepest) isShallow(s sight) bool {
 	return d.queue < s.grain*5/4 ||
 		d.isFaint() && d.queue < max(minDeepPackets*s.grain, minDeepDelay, minDeepSteps*s.step)
 }
 
-// isFaint reports whether the deepest queue may be no queue at all, since clocks and timers blur
-// delays by as much, and packets that the pacer sends together wait for each other. A single
-// such burst in a start made it seem as if the random losses of the next four seconds had met a
+// isFaint reports whether the deepest queue may not be a queue at all. It may come from clocks and
+// timers, or from packets that the pacer sends together and that wait for each other. After a
+// single such burst in a start, the random losses of the next four seconds would seem to have met a
 // queue.
 //
 // But over a short round trip, a faint queue may be all there is. Two flows that took its losses
-// for random ones went on losing 3 %, and one of them had nine tenths of the link.
+// for random ones would go on losing 3 %, and one of them would get nine tenths of the link.
 func (d *deepest) isFaint() bool { return d.queue < shallowDepth+burstTime }
 
 // isLow reports whether the queue had room for many packets.
 //
-// No queue is low while one stands, even if we have seen none that is deeper. A flow that begins
-// while many others keep the queue full has never seen the path without it. Such flows took the
-// loss of a tenth of all packets for random, and one of fifty had a fifth of the link.
+// No queue is low while one stands, even if we haven't seen a deeper one, because a flow that
+// begins while many others keep the queue full never sees the path without it. Such flows would
+// take the loss of a tenth of all packets for random, and one of fifty would get a fifth of the
+// link.
 func (d *deepest) isLow(queue time.Duration, s sight) bool {
 	return !s.stands && (d.isShallow(s) || queue < d.queue/4)
 }
 
-// isHigh reports whether the queue may have been full. It may if it was above highPart of the
-// deepest.
+// isHigh reports whether the queue may have been full. That's the case if it was above highPart of
+// the deepest one.
 //
-// It also may if there was room for no more than one packet, unless that's less than half of the
-// deepest, because a queue of two packets drops arrivals while it holds one. As the rate may be
-// overestimated, a packet time counts for half as much again.
+// It's also the case if there was room for no more than one packet, because a queue of two packets
+// drops arrivals while it holds one, but never below half of the deepest queue. Since the rate may
+// be overestimated, we allow one and a half packet times.
 //
-// If round trips are long, others are filling the queue with us, and half of the deepest is
-// enough. Before we had this rule, four CUBICs beside four of ours had 0.44 of the link instead
-// of 0.46.
+// If round trips are long, others are filling the queue with us, and half of the deepest queue is
+// enough. Without this rule, four CUBICs beside four of ours would get 0.44 of the link instead of
+// 0.46.
 func (d *deepest) isHigh(queue time.Duration, s sight) bool {
 	if s.long {
 		return queue >= d.queue/2

@@ -2,23 +2,27 @@ package pace
 
 import "time"
 
-// A Sample is what we remember of a packet in flight. Sent makes it, and the owner passes it back
-// when the packet's fate is known.
+// A Sample is what we remember of a packet in flight. [Controller.Sent] returns it, and the owner
+// passes it back when the packet's fate is known.
 type Sample struct {
 	sent      instant // when it was sent
 	delivered int64   // delivery.total at that time
-	limited   bool    // we weren't trying to fill the path then (BBR: app-limited)
-	resumed   bool    // first packet after we had nothing to send
-	held      bool    // first packet after a full window kept us from sending until all was decided
+	limited   bool    // we weren't trying to fill the path then ("app-limited" in BBR)
+	resumed   bool    // first packet after there was nothing to send
+	held      bool    // first packet after a full window stopped us until all fates were known
 	round     uint8   // round in which it was sent, low bits of its number
 	number    uint16  // low bits of the packet's number
 	look      uint16  // look in which it was sent, low bits of its number; 0 = none
 }
 
-// slowGaps is how many late arrivals in succession show that the path is slow, as opposed to
-// having stood still for a moment. After a stand, only the first packet is late, because those
-// behind it arrive all at once.
+// slowGaps is how many late arrivals in a row show that the path is slow, rather than that it stood
+// still for a moment. After a stand only the first packet is late, because those behind it arrive
+// with it.
 const slowGaps = 3
+
+// grainsPerTrip divides a round trip into grains, the resolution of the curve, so that ringSize
+// points cover at least four round trips.
+const grainsPerTrip = 64
 
 // A point of the curve stands for one or more packets that arrived within a grain.
 type point struct {
@@ -29,25 +33,24 @@ type point struct {
 }
 
 // A delivery is a delivery rate sampler (compare draft-ietf-ccwg-bbr). It records how many bytes
-// have arrived over time, as a curve whose slope between two points is the rate.
+// arrived over time, as a curve whose slope between two points is the rate.
 //
-// Arrival times are the receiver's, corrected by peerClock, so acks that were held back or
-// delayed on their way don't distort the curve. The bytes of a slope's first point don't count,
-// since we don't know how long they took. Packets that arrive in clumps therefore show the rate
-// of the bottleneck at which they were gathered.
+// Arrival times are the receiver's, corrected by peerClock, so delayed acks don't distort the
+// curve. The bytes of a slope's first point don't count, since we don't know how long they took to
+// arrive. Packets that arrive in clumps therefore show the rate of the link that gathered them.
 type delivery struct {
-	total int64 // bytes delivered so far, including losses that count as passed
+	total int64 // bytes delivered so far, including losses that count as delivered
 
-	// Which samples to distrust. See Sample for what limited, resumed and held mean.
+	// Samples to distrust. See Sample for the meaning of limited, resumed and held.
 	limited   int64   // packets sent while total is below this are limited
 	limitedAt instant // latest arrival of a limited packet
-	ranDry    bool    // we've had nothing to send since the last packet
+	ranDry    bool    // there was nothing to send after the last packet
 	resumedAt instant // latest arrival of a resumed packet
-	full      bool    // the window has held us back since the last packet
+	full      bool    // the window was full after the last packet
 	heldAt    instant // latest arrival of a held packet
 
-	grain time.Duration // arrivals within this time are one point; set by learn
-	curve ring[point]   // covers at least four round trips, as a grain is 1/64 of base
+	grain time.Duration // arrivals within this time form one point; set by Controller.learn
+	curve ring[point]   // covers at least four round trips; see grainsPerTrip
 	begin int           // number of the first point since nothing was in flight
 	stand stand
 }
@@ -55,26 +58,25 @@ type delivery struct {
 // point returns point i, which must still be in the curve.
 func (d *delivery) point(i int) *point { return d.curve.at(i) }
 
-// packetSent returns the Sample of a packet sent at t. paused is true if we have sent none for a
-// round trip.
+// packetSent returns the Sample of a packet sent at t. paused is set if no packet was sent in the
+// round trip before t.
 func (d *delivery) packetSent(t instant, inFlight int, paused bool) Sample {
 	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
-	switch emptied := inFlight == 0 || paused; {
-	case emptied && d.full && !d.ranDry:
-		// The window made us pause. Go on with the same curve, because with a small window over
-		// a short path there is such a pause after every flight.
-		s.held = true
-	case emptied:
-		d.begin = d.curve.next
+	if inFlight == 0 || paused {
+		s.held = d.full && !d.ranDry
+		if !s.held {
+			// A pause that a full window caused doesn't start a new curve, because a small
+			// window over a short path causes one after every flight.
+			d.begin = d.curve.next
+		}
 	}
 	d.ranDry = false
 	d.full = false
 	return s
 }
 
-// arrive adds a packet that has arrived. arrived is 0 if we don't know when, since a report may
-// not have room for all the arrival times of a clump and then leaves out those of the first
-// packets.
+// arrive adds a packet that arrived. arrived is 0 if the time is unknown, because a report that has
+// no room for all the arrival times of a clump leaves out those of the first packets.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
@@ -92,8 +94,7 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 			// It belongs to a later point. Its bytes will count with the next one.
 			return
 		}
-		// Without a time, it must have been overtaken by the point's newest packet, and joins
-		// the point.
+		// Without a time, it was overtaken by the point's newest packet, so it joins that point.
 		if arrived <= last.from+d.grain {
 			*last = point{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
 			return
@@ -107,9 +108,9 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 }
 
-// measureAnew starts a new curve after the peer's clock was corrected. If it went on with the old
-// one after a clock has jumped ahead by a minute, everything that arrives in the next minute
-// would be a single point.
+// measureAnew starts a new curve after the peer's clock was corrected. If the old curve went on
+// after a clock jumped ahead by a minute, everything that arrives in the next minute would form a
+// single point.
 func (d *delivery) measureAnew() {
 	d.begin = d.curve.next
 	d.limitedAt = 0
@@ -122,19 +123,20 @@ func (d *delivery) measureAnew() {
 type slope struct {
 	bytes   int
 	took    time.Duration // from the first arrival to the last
-	grown   time.Duration // how much longer that is than it took to send them
+	grown   time.Duration // by how much that exceeds the time it took to send them
 	sent    float64       // rate at which they were sent, in bytes per second
 	arrival float64       // rate at which they arrived, in bytes per second
 	limited bool          // some of them were limited
 	held    bool          // some of them were held
-	stood   bool          // the path stood still meanwhile
+	stood   bool          // the path stood still during it
 }
 
-// shown returns the rate that the path has proved to carry, which can't exceed what we sent.
+// shown returns the rate that the path proved to carry, which can't exceed the rate at which we
+// sent.
 func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
-// steady reports whether packets have arrived throughout the last span, without any gap longer
-// than gap for which the path is to blame.
+// steady reports whether packets arrived throughout the last span without the path causing a gap
+// longer than gap.
 func (d *delivery) steady(span, gap time.Duration) bool {
 	for i := d.curve.next - 1; i > d.oldest(); i-- {
 		if d.late(i) > gap {
@@ -163,22 +165,28 @@ func (d *delivery) standEnded() bool {
 	return d.curve.next > d.begin && d.stand.ended == d.point(d.curve.next-1).from
 }
 
-// late returns how late point i was, compared with the one before it: the time between their
-// arrivals less the time between the sending of their packets.
+// late returns how late point i was compared with the one before it, which is the time between
+// their arrivals less the time between their sending.
 func (d *delivery) late(i int) time.Duration {
 	before, s := d.point(i-1), d.point(i)
 	return s.from - before.at - (s.sent - before.sent)
 }
 
+// free frees the curve's memory.
+func (d *delivery) free() {
+	d.curve = ring[point]{}
+	d.begin = 0
+}
+
 // oldest returns the number of the oldest point that is still in the curve and counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-ringSize) }
 
-// flight returns the slope of the newest flight, which begins where we last had nothing to send
-// and ends at the first pause after minBytes. (An earlier pause, such as the one after a
-// transfer's header, doesn't end it.)
+// flight returns the slope of the newest flight, which begins where we last had nothing to send,
+// and ends at the first pause after minBytes. (It doesn't end at an earlier pause, such as the one
+// after a transfer's header.)
 //
-// all is how many bytes of the flight have arrived. Unlike the slope, it includes those of the
-// first point.
+// all is how many bytes of the flight arrived, including those of the first point, which the slope
+// omits.
 func (d *delivery) flight(minBytes int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
@@ -194,9 +202,9 @@ func (d *delivery) flight(minBytes int, pause time.Duration) (s slope, all int, 
 	return d.slope(d.point(first), d.point(d.beforePause(first, minBytes, pause))), all, true
 }
 
-// beforePause returns the number of the last point before the first pause in our sending after
-// minBytes, counted from the point first. Without such a pause, it returns that of the newest
-// point.
+// beforePause returns the number of the last point before our first pause in sending, not counting
+// pauses within minBytes of the point first. Without such a pause, it returns the number of the
+// newest point.
 func (d *delivery) beforePause(first, minBytes int, pause time.Duration) int {
 	for i := first + 1; i < d.curve.next-1; i++ {
 		arrived := d.point(i).bytes - d.point(first).bytes
@@ -213,8 +221,9 @@ func (d *delivery) slope(first, last *point) slope {
 	took := max(last.at-first.at, 1)
 	sent := max(last.sent-first.sent, 1)
 	return slope{
-		bytes: int(last.bytes - first.bytes),
-		took:  took, grown: took - sent,
+		bytes:   int(last.bytes - first.bytes),
+		took:    took,
+		grown:   took - sent,
 		arrival: bytes / took.Seconds(),
 		sent:    bytes / sent.Seconds(),
 		limited: d.limitedAt > first.at,

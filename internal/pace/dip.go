@@ -4,41 +4,43 @@ import "time"
 
 const (
 	// minDipRest is the time from one common Dip to the next. It doubles, up to maxDipRest, each
-	// time the queue remains and each time rivals are back after the Dip. When it didn't, one
-	// CUBIC beside one of ours had 0.7 of a link with a queue of one product.
+	// time the queue remains, and each time rivals are back after the Dip. Otherwise one CUBIC
+	// beside one of ours would get 0.7 of a link whose queue holds one bandwidth-delay product.
 	//
-	// All rests are minDipRest times a power of two, so that everybody's Dips begin at the same
-	// moment. They are at least dipTrips round trips, since a Dip takes some of those.
+	// All rests are minDipRest times a power of two, so that the Dips of all controllers begin at
+	// the same moment. They are at least dipTrips round trips, because a Dip takes several of
+	// those.
 	minDipRest, maxDipRest, dipTrips = 4 * time.Second, 32 * time.Second, 40
 
 	// A controller that has competed for minCompeteTime joins a Dip of others when it sees the
-	// queue fall below joinQueue of what it was, unless less than joinRest of its rest has
-	// passed. This gets controllers whose clocks or rests differ into step.
+	// queue fall below joinQueue of what it was, unless less than joinRest of its rest has passed.
+	// This synchronizes controllers whose clocks or rests differ.
 	minCompeteTime, joinRest, joinQueue = time.Second, 0.5, 0.7
 
-	// dipRounds is how many rounds a common Dip may take. A queue of four products is gone by
-	// then.
+	// dipRounds is how many rounds a common Dip may take. Within that time, a queue of four
+	// bandwidth-delay products drains.
 	dipRounds = 4
 
-	// wholePath is how close our rate must be to the highest ever seen on the path for us to
-	// conclude that nobody else uses it.
+	// wholePath is the part of the highest rate ever seen on the path that our rate must reach to
+	// show that nobody else uses the path.
 	wholePath = 0.9
 
-	// dipSpread is over how many more rounds we spread the looks after a common Dip. Without
-	// that, everybody would look at the same time, since the Dip has put us all in step.
+	// dipSpread is the number of additional rounds over which looks are spread after a common Dip.
+	// Otherwise all controllers would look at the same time, since the Dip has synchronized them.
 	dipSpread = 8
 )
 
 // dips schedules common Dips, in which all competing controllers take part. In a Dip, a controller
-// sends so little for a round trip that the path is left half empty.
+// sends so little for a round trip that it leaves the path half empty.
 //
 // Controllers that share a path take each other's queue for a rival's, and compete. They could go
-// on like that forever, because the queue doesn't go away if only one of them yields. Nor do they
-// know of each other. But they all have a clock, so they dip at the same times of the day. If the
-// queue goes, it was theirs, and they cruise again. If it stays, it's somebody else's.
+// on like that forever, because the queue doesn't go away if only one of them yields, and they
+// don't know of each other. But since each has a clock, they can dip at the same times of day. If
+// the queue goes away, it was theirs, and they cruise again. If it stays, it belongs to other
+// flows.
 //
-// Clocks may be off by some tenths of a second. But everybody sees the queue shrink when others
-// dip, and follows within a round trip.
+// Clocks may be off by some tenths of a second, but each controller sees the queue shrink when
+// others dip, and follows within a round trip.
 type dips struct {
 	common   bool          // the current Dip is a common one
 	began    instant       // when the newest common Dip began; 0 = none yet
@@ -48,14 +50,14 @@ type dips struct {
 	queue    lastSeconds
 }
 
-// failed is called at the end of a Dip that hasn't shown the queue to be ours.
+// failed is called at the end of a Dip that didn't show the queue to be ours.
 func (d *dips) failed() {
 	if d.common {
 		d.putOff()
 	}
 }
 
-// putOff doubles the rest, at most once for each common Dip, because it didn't empty the queue or
+// putOff doubles the rest, at most once per common Dip, because the Dip didn't empty the queue or
 // because rivals are back.
 func (d *dips) putOff() {
 	if !d.answered {
@@ -64,25 +66,33 @@ func (d *dips) putOff() {
 	}
 }
 
-// compete is called when a competition begins, and reports whether that is soon after a common
-// Dip. base is the path's round trip.
+// compete is called when a competition begins. It puts off the next common Dip if one was shortly
+// before, and reports whether there was. base is the path's minimum round trip.
 func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 	since := t - d.began
 	soon = d.began > 0 && since < minimumLife
-	switch {
-	case soon:
+	if soon {
 		d.putOff()
-	case d.began == 0 || since > 2*d.rest:
-		for d.rest = minDipRest; d.rest < min(dipTrips*base, maxDipRest); d.rest *= 2 {
-		}
+	} else if d.began == 0 || since > 2*d.rest {
+		d.rest = firstDipRest(base)
 	}
 	return soon
 }
 
-// due reports whether a common Dip was due after before and until now, both since Config.Epoch.
+// firstDipRest returns the rest until the first common Dip of a competition.
+func firstDipRest(base time.Duration) time.Duration {
+	rest := minDipRest
+	for rest < min(dipTrips*base, maxDipRest) {
+		rest *= 2
+	}
+	return rest
+}
+
+// due reports whether a common Dip was due after before and no later than now, both since
+// Config.Epoch.
 func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
-// checkDip records the queue, and reports whether a common Dip should begin, because it is due,
+// checkDip records the queue and reports whether a common Dip should begin: because one is due,
 // because others have begun one, or because we compete although we have the whole path to
 // ourselves.
 func (c *Controller) checkDip(t instant) bool {
@@ -104,7 +114,7 @@ func (c *Controller) checkDip(t instant) bool {
 	return d.due(zero+max(k.began, d.began), zero+t) || (joins || alone) && t-k.began >= minCompeteTime
 }
 
-// ownsPath reports whether a rate is about the highest that the path has ever given us.
+// ownsPath reports whether a rate is about the highest that we ever had on the path.
 func ownsPath(rate, fastest float64) bool { return rate >= wholePath*fastest }
 
 // dipTogether begins a common Dip.
@@ -129,16 +139,18 @@ func (c *Controller) stepDip(t instant, ended bool) {
 		queue += c.delay.risen() // after a long competition, the minimum delay includes the queue
 	}
 	stands := queue >= c.delay.target()/2
+	if c.rounds < 2 || !ended {
+		return // the packets acked so far met what we sent before the Dip
+	}
 	switch {
-	case c.rounds < 2 || !ended:
-		// The packets acked so far met what we sent before the Dip.
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
 	case stands && c.dips.common && c.rounds < dipRounds:
-		// Give a deep queue more time to go.
+		// Give a deep queue more time to drain.
 	case stands && c.dips.common && ownsPath(c.dips.rate, c.fastest):
-		// Nobody else was there to fill a queue, so it must be the path that's longer.
-		c.goLonger(t)
+		// We had the whole path, so nobody else filled a queue, and it must be the path that is
+		// longer.
+		c.restartOnLongerPath(t)
 	case c.competition.interrupted && stands:
 		// The queue is a competitor's.
 		c.dips.failed()
@@ -150,8 +162,8 @@ func (c *Controller) stepDip(t instant, ended bool) {
 	}
 }
 
-// stopCompeting ends a competition that turned out to be one among controllers like us. Everybody
-// goes on at the rate they had. We won't compete again before a queue has outlasted a Drain.
+// stopCompeting ends a competition that turned out to be one among our own controllers. Each of
+// them keeps its rate, and doesn't compete again until a queue outlasts a Drain.
 func (c *Controller) stopCompeting(t instant) {
 	c.rates.set(c.filling, c.dips.rate)
 	c.competition.seen = 0

@@ -8,24 +8,25 @@ import (
 const (
 	minimumSlots = 4
 
-	// maximumSlots is how many rounds the estimate is a maximum of. It mustn't go down because of a
-	// single round with losses or too little data. But it has to follow soon when cruising
-	// corrects the rate, and give back what a look has taken from others. With BBR's 10 rounds we
-	// would keep that until the next look.
+	// maximumSlots is the number of rounds over which the estimate is a maximum. A single round
+	// with losses or too little data must not lower the estimate. But the estimate must soon follow
+	// when cruising corrects the rate, and give back what a look took from others. With BBR's 10
+	// rounds we would keep that until the next look.
 	maximumSlots = 3
 )
 
-// A minimum is a windowed minimum, over the last 10 s.
+// A minimum is a windowed minimum over the last 10 s (minimumLife).
 //
-// It has a minimum for each quarter of that time, so a duration is forgotten when it is 7.5 to 10 s
-// old. If nothing is added any more, the latest ones stay.
+// It keeps a minimum for each quarter of that time, so a duration is dropped when it is 7.5 to 10 s
+// old. If nothing is added any more, the latest durations stay.
 type minimum struct {
 	slots [minimumSlots]minDuration // one for each quarter
 	index int64                     // number of the newest slot, counted from the epoch
 	min   time.Duration             // minimum of all slots
-	known bool                      // something was added
+	known bool                      // a duration was added
 }
 
+// add adds a duration measured now.
 func (m *minimum) add(now instant, d time.Duration) {
 	index := int64(now / (minimumLife / minimumSlots))
 	for i := max(m.index+1, index-minimumSlots+1); i <= index; i++ {
@@ -42,12 +43,13 @@ func (m *minimum) add(now instant, d time.Duration) {
 	}
 }
 
-// A maximum is a windowed maximum of rates, over the last maximumSlots rounds.
+// A maximum is a windowed maximum of rates over the last maximumSlots rounds.
 type maximum struct {
 	slots [maximumSlots]float64
 	round int64
 }
 
+// add adds a rate measured in a round.
 func (m *maximum) add(round int64, rate float64) {
 	for i := max(m.round+1, round-maximumSlots+1); i <= round; i++ {
 		m.slots[i%maximumSlots] = 0
@@ -57,12 +59,13 @@ func (m *maximum) add(round int64, rate float64) {
 	m.slots[at] = max(m.slots[at], rate)
 }
 
-// set starts over with a single round, in which this was the rate.
+// set drops all rates and starts over with this one.
 func (m *maximum) set(round int64, rate float64) {
 	*m = maximum{round: round}
 	m.slots[round%maximumSlots] = rate
 }
 
+// value returns the maximum, or 0 if there is no rate.
 func (m *maximum) value() float64 { return slices.Max(m.slots[:]) }
 
 // A minDuration is the minimum of the durations noted.
@@ -71,42 +74,43 @@ type minDuration struct {
 	known bool
 }
 
-func (l *minDuration) note(d time.Duration) {
-	if !l.known || d < l.value {
-		*l = minDuration{d, true}
+// note adds a duration.
+func (m *minDuration) note(d time.Duration) {
+	if !m.known || d < m.value {
+		*m = minDuration{d, true}
 	}
 }
 
 const (
-	ringSize    = 256 // how many values a ring holds: points of the curve, or neighbours of lost packets
-	minRingSize = 16  // how many it has room for at first
+	ringSize    = 256 // capacity of a ring
+	minRingSize = 16  // its room at first
 )
 
-// A ring keeps the last ringSize values of a sequence, numbered from 0. Since every connection
-// has a controller and most of them carry little, it takes memory only as it gets filled.
+// A ring keeps the last ringSize values of a sequence, numbered from 0. It allocates memory only as
+// it fills, because every connection has a controller and most of them carry little.
 type ring[T any] struct {
-	places []T // as many as a power of two, or none
+	places []T // its length is a power of two, or 0
 	next   int // number of the next value
 }
 
 // add adds the next value.
-func (l *ring[T]) add(v T) {
-	if n := len(l.places); l.next == n && n < ringSize {
+func (r *ring[T]) add(v T) {
+	if n := len(r.places); r.next == n && n < ringSize {
 		places := make([]T, max(minRingSize, 2*n))
-		copy(places, l.places)
-		l.places = places
+		copy(places, r.places)
+		r.places = places
 	}
-	l.places[l.next&(len(l.places)-1)] = v
-	l.next++
+	r.places[r.next&(len(r.places)-1)] = v
+	r.next++
 }
 
-// at returns the value with number i, which must not have been dropped yet.
-func (l *ring[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
+// at returns value number i, which must be one of the last ringSize.
+func (r *ring[T]) at(i int) *T { return &r.places[i&(len(r.places)-1)] }
 
 // secondsSlot is how long each slot of a lastSeconds lasts.
 const secondsSlot = time.Second
 
-// A lastSeconds has the minimum and the maximum of the durations in the last one or two seconds.
+// A lastSeconds keeps the minimum and the maximum of the durations in the last one or two seconds.
 type lastSeconds struct {
 	slot        int64 // number of the second that now covers
 	now, before struct {
@@ -115,7 +119,7 @@ type lastSeconds struct {
 	}
 }
 
-// note adds a duration, and reports whether it is less than all the others.
+// note adds a duration, and reports whether it is below all the others.
 func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
 	switch slot := int64(t / secondsSlot); slot {
 	case l.slot:

@@ -62,7 +62,7 @@ func TestLooksFitAShortQueue(t *testing.T) {
 // losses meanwhile are caused by others.
 func TestLossesOfFittingLooks(t *testing.T) {
 	c := fitted()
-	drops := func(at instant) bool { return c.look.drops(c.competition.lately(at)) }
+	drops := func(at instant) bool { return c.look.causesDrops(c.competition.lately(at)) }
 	require.False(t, drops(3), "no look is open")
 	c.competition.seen = 2
 	c.openLook(3)

@@ -4,14 +4,14 @@ import "time"
 
 // Train reports the result of a train, which is a group of packets that were sent back to back.
 //
-// In Start, the train's rate becomes our hint, unless we have already measured more than an
-// eighth of it. (With play alone, we measure less than the path has.) If jitter spread the
-// train, its rate is a hint only if it exceeds the rate at which an unknown path begins. In
-// jitter of half a round trip, starts at a lower rate took minutes.
+// In Start, the train's rate becomes the hint, unless we have already measured more than an eighth
+// of it. (From play alone we measure less than the path's rate.) If jitter spread the train, its
+// rate is a hint only if it exceeds the rate at which an unknown path begins, because starts at a
+// lower rate, in jitter of half a round trip, would take minutes.
 //
-// Only the peer knows when a train has arrived. If it closes a carrier that lost much and opens
-// the next, we take no rate from the next one's train. Otherwise we would send a first flight
-// with each carrier, as large as the peer's lie has made it, over a path that may be slow.
+// Only the peer knows when a train arrived. If it closes a carrier that lost many packets and opens
+// the next, we ignore the rate of the next one's train. Otherwise a lying peer could make us send a
+// first flight of any size over a slow path with each carrier.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < minSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
@@ -36,11 +36,9 @@ func (c *Controller) Train(t Train) {
 }
 
 // Blocked is called when the socket's buffer is full, which means that there's a queue on this
-// host.
-func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
-
-// yield reacts to a queue at once instead of waiting for acks. What it does depends on the state.
-func (c *Controller) yield(t instant) {
+// host. The controller slows down at once instead of waiting for acks to show that queue.
+func (c *Controller) Blocked(now time.Time) {
+	t := c.tick(now)
 	switch c.state {
 	case Start:
 		if c.rates.value() == 0 {

@@ -3,58 +3,63 @@ package pace
 import "time"
 
 const (
-	// lookGain is the gain of a look, the same as in BBR. Over a round trip it builds a queue
-	// of a quarter of a round trip, which is just the target.
+	// lookGain is the gain of a look, the same as in BBR. Over a round trip it builds a queue of a
+	// quarter of a round trip, which is exactly the target.
 	lookGain = 1.25
 
-	// maxGain limits the gain of a look on a path that we share.
+	// maxGain limits the gain of a look on a shared path.
 	maxGain = 2
 
 	// A swift look has the gain swiftGain, and lasts swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
 
-	// minLookPackets is how many packets of a look must have arrived or been lost before the
-	// look can show a rate. With fewer, two lost packets that we count as passed would by
-	// chance raise the rate by a fifth.
+	// minLookPackets is how many packets of a look must have arrived or been lost before the look
+	// can show a rate. With fewer, just two lost packets that count as delivered would raise the
+	// measured rate by a fifth.
 	minLookPackets = 8
 
-	// paidPart is how much of what a look adds to the rate has to arrive for the look to count
-	// as a success. It is well above a half, because on a full bottleneck shared by two
-	// controllers, half of what one adds gets through at the other's expense.
+	// paidPart is how much of what a look adds to the rate must arrive for the look to succeed. It
+	// is well above a half, because if two controllers share a full bottleneck, half of what one of
+	// them adds gets through at the other's expense.
 	paidPart = 0.8
 
-	// lookRounds is how many rounds it may take to learn the fates of a look's packets.
+	// noGrowth is the factor up to which a higher estimate after a look doesn't count as growth.
+	noGrowth = 1.05
+
+	// lookRounds is how many rounds we wait for the fates of a look's packets.
 	lookRounds = 4
 )
 
-// A look probes for bandwidth: it tries a rate that is higher than the estimate for a while, to
-// see whether more arrives. (BBR does this in its ProbeBW_UP.)
+// A look probes for bandwidth. For a while it sends at a higher rate than the estimate, to see
+// whether more arrives (like ProbeBW_UP of BBR).
 //
-// A swift look sends at twice the rate, but only for a fifth of a round trip. It adds about as
-// much to the path as an ordinary look does in a whole round trip, and shows sooner whether there
-// is room. We use it when we know nothing about who else is on the path.
+// A swift look sends at twice the rate, but only for a fifth of a round trip. It adds about as many
+// bytes as an ordinary look does in a whole round trip, and shows sooner whether there is room. We
+// use it when we don't know who else is on the path.
 type look struct {
 	number uint16 // counts looks; 0 = none yet
 	swift  bool
 
-	// Limits for how far the gain may exceed 1.
+	// Limits of the gain's excess over 1.
 	minExtra float64
 	maxExtra float64 // so that a short queue can hold what the look adds; 0 = no limit
-	fits     bool    // too small to overflow the queue by itself; see fitting.fits
+	fits     bool    // too small to overflow the queue on its own; see fitting.fits
 
 	from    float64       // our estimate when it began, in bytes per second
-	until   int64         // last round in which it may be open; 0 = closed
+	until   int64         // last round in which it may be open; 0 = closed (see open)
 	outcome tally         // fates of its packets
 	queue   time.Duration // the queue when it began
 	peak    time.Duration // the longest queue since
 }
 
-// drops reports whether to blame the look when a full queue drops packets. That's right as long
-// as the look is open, since it filled the queue. The exception is a look that fits into a queue
-// that others have recently filled: then we blame them.
-func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
+// open reports whether the look still waits for the fates of its packets.
+func (l *look) open() bool { return l.until > 0 }
 
-// openLook begins a look, which isn't swift yet.
+// causesDrops reports whether to blame the look when a full queue drops packets. An open look is
+// to blame, since it filled the queue, unless it fits into a queue that others filled recently.
+func (l *look) causesDrops(others bool) bool { return l.open() && !(l.fits && others) }
+
+// openLook begins an ordinary look. The caller may make it swift.
 func (c *Controller) openLook(t instant) {
 	c.enter(Up, t)
 	maxExtra := c.looks.fitting.maxExtra(t, &c.delay, c.fastest, c.assumedRate())
@@ -69,12 +74,11 @@ func (c *Controller) openLook(t instant) {
 	}
 }
 
-// lookTime returns how long a look sends at the higher rate. That is as long as it takes to get a
-// sample of the rate, because the samples of a shorter look would include some of the time before
-// or after it.
+// lookTime returns how long a look sends at the higher rate. That is how long a sample of the rate
+// takes, because the samples of a shorter look would include some of the time before or after it.
 //
-// Samples are shorter during a swift look, but the look has to outlast the jitter and send at
-// least minLookPackets packets.
+// A swift look uses shorter samples, but it has to outlast the jitter and send at least
+// minLookPackets packets.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -85,9 +89,9 @@ func (c *Controller) lookTime() time.Duration {
 
 // push returns the gain of a look.
 //
-// Everybody who shares a bottleneck should add the same number of bytes, a quarter of its whole
-// rate, so that small shares grow faster than large ones. We learn how much of the whole we have
-// from the queue that our last look made; see closeLook.
+// Every flow that shares a bottleneck should add the same rate, a quarter of the bottleneck's, so
+// that small shares grow faster than large ones. How large our share is shows in the queue that our
+// last look built; see closeLook.
 func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
@@ -99,8 +103,8 @@ func (c *Controller) push() float64 {
 	return 1 + extra
 }
 
-// payback returns the gain after a look. It's as far below 1 as the look's gain was above 1, but
-// never less than emptyGain.
+// payback returns the gain of the drain after a look. It's as far below 1 as the look's gain was
+// above 1, but no less than emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
 // stepUp cuts a look short if the queue has grown.
@@ -111,8 +115,8 @@ func (c *Controller) stepUp(t instant, b batch) {
 	}
 }
 
-// lapseLook ends a look, and later the drain that pays it back, once its time is up. It doesn't
-// need an ack for that.
+// lapseLook ends a look when its time is up, and later the drain that pays it back. It is called by
+// Next, since neither should have to wait for an ack.
 func (c *Controller) lapseLook(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
@@ -122,23 +126,23 @@ func (c *Controller) lapseLook(t instant) {
 	}
 }
 
-// paybackTime returns how long we have to send at the gain of payback to make up for what the
-// look added.
+// paybackTime returns how long we must send with the gain payback to make up for what the look
+// added.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook goes back to a lower rate. The look itself stays open, since we learn the fates of its
-// packets only during the drain that follows.
+// endLook goes on to a drain. The look itself stays open, since the fates of its packets become
+// known only during that drain.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.looks.payingBack = !c.delay.narrow() // on a narrow path, drain until the queue is gone
 }
 
-// afterLook checks the queue during the drain after a look. Usually that drain takes paybackTime:
-// we see the queue a round trip late, and if we waited to see it gone, the bottleneck would run
-// dry meanwhile. But if the look made a queue of more than twice the target, afterLook trims the
-// estimate and does wait for the queue to go.
+// afterLook checks the queue during the drain after a look. Usually that drain takes paybackTime.
+// We see the queue a round trip late, so if we waited until we see that it is gone, the bottleneck
+// would run dry in the meantime. But if the look built a queue of more than twice the target,
+// afterLook trims the estimate and makes the drain wait until the queue is gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looks.payingBack = false
@@ -146,28 +150,26 @@ func (c *Controller) afterLook() {
 	}
 }
 
-// judgeLook closes a look once it has found a higher rate or run out of time for that. It reports
-// whether it has found one.
+// judgeLook closes an open look once it has found a higher rate or has run out of time. It reports
+// whether the look found one.
 func (c *Controller) judgeLook(t instant) (found bool) {
 	l := &c.look
-	if l.until == 0 {
+	if !l.open() {
 		return false
 	}
 	l.peak = max(l.peak, c.queue)
-	switch {
-	case c.hasFound(t):
+	if c.hasFound(t) {
 		l.until = 0
-		c.looks.shallow = false
-		c.looks.inVain = false
-		c.looks.fitting.found(c.competition.lately(t))
+		c.looks.found(c.competition.lately(t))
 		return true
-	case c.round.number >= l.until:
+	}
+	if c.round.number >= l.until {
 		c.closeLook()
 	}
 	return false
 }
 
-// hasFound reports whether the look has found a higher rate that we can keep.
+// hasFound reports whether the look has found a higher rate that the path can sustain.
 func (c *Controller) hasFound(t instant) bool {
 	l := &c.look
 	more := l.outcome.count() >= minLookPackets && c.Estimate() > l.from*(1+paidPart*(c.push()-1))
@@ -176,33 +178,34 @@ func (c *Controller) hasFound(t instant) bool {
 	// of losses counts as a single one.)
 	clean := l.outcome.events().share() <= unexplainedLoss
 
-	// If there was a queue above the target, we got our packets through at the expense of
-	// somebody who was draining it.
+	// If there was a queue above the target, our packets got through at the expense of another flow
+	// that was draining it.
 	target := c.delay.target()
 	idle := c.queue < target/2 && l.peak <= target && c.state != Compete
 
-	// Soon after a start that met losses, the path may be policed, and a higher rate will then
-	// last only as long as the tokens in the bucket.
+	// Soon after a start that met losses, the path may be policed. A higher rate then lasts only
+	// until the policer's bucket is empty.
 	return more && clean && idle && !c.startDroppedLately(t)
 }
 
-// closeLook closes a look that has found nothing, and decides how large the next one will be.
+// closeLook closes a look that found nothing, and decides how large the next one will be.
 func (c *Controller) closeLook() {
 	l := &c.look
 	l.until = 0
 
-	// A look in vain delays the next one. One with too few packets to find anything is in vain
-	// as well, unless a start met losses: an outage may have swallowed the packets of that start
-	// and left us with a rate of two packets per round trip, so don't wait any longer.
+	// After a look in vain, the next one has to wait. A look with too few packets to find anything
+	// is in vain as well, unless a start met losses. An outage may have swallowed the packets of
+	// that start and left us with a rate of two packets per round trip, so we shouldn't wait even
+	// longer.
 	c.looks.inVain = l.outcome.count() >= minLookPackets || c.start.dropped == 0
 
-	// If the look saw a queue, what it gained was taken from others. Give that back.
+	// If the look saw a queue, its gain came at the expense of others. Give it back.
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}
 
 	dropped := l.outcome.events().above(c.usual())
-	c.looks.shallow = dropped && c.Estimate() < l.from*1.05
+	c.looks.shallow = dropped && c.Estimate() < l.from*noGrowth
 	if dropped {
 		c.looks.extra = 0                                // the next look adds the minimum
 		if c.looks.shallow && l.peak > c.delay.depth/2 { // a policer has no queue
@@ -211,8 +214,8 @@ func (c *Controller) closeLook() {
 		return
 	}
 
-	// The next look should build a queue of minExtra round trips. Scale what this one added by
-	// how that compares with the queue it made, but at most double or halve it.
+	// The next look should build a queue of minExtra round trips. Scale what this one added by the
+	// ratio of the two, but don't more than double or halve it.
 	base := c.delay.base().Seconds()
 	wanted := l.minExtra * base
 	rise := max(l.peak-l.queue, 1).Seconds()
@@ -221,8 +224,8 @@ func (c *Controller) closeLook() {
 }
 
 const (
-	// We cruise for minPause to maxPause rounds between two looks. (BBR looks in one round of
-	// eight.) The number varies, so that two controllers don't keep looking at the same time.
+	// We cruise for minPause to maxPause rounds between two looks. (BBR probes in one round of
+	// eight.) The number varies so that two controllers don't keep looking at the same time.
 	minPause, maxPause = 6, 9
 
 	// shallowPause is the factor by which we lengthen the pause while looks cost packets. It
@@ -230,12 +233,12 @@ const (
 	shallowPause = 3
 )
 
-// looks is what past looks have taught us about the path, and how the next one will be.
+// looks is what past looks showed about the path, and what the next look will be like.
 type looks struct {
 	pause int     // rounds to cruise before the next look
 	extra float64 // how far its gain exceeds 1, within look.minExtra and look.maxExtra
 
-	inVain     bool // the last look found nothing and there has hardly been a queue since: no hurry
+	inVain     bool // the last look found nothing, and there has been next to no queue since
 	shallow    bool // the last look met losses rather than a queue
 	payingBack bool // this Drain ends after paybackTime, not when the queue is gone
 
@@ -243,9 +246,16 @@ type looks struct {
 	play    play
 }
 
-// distance returns how many rounds to cruise before the next look. It is drawn from the time,
-// which is different for every controller.
-func (l *looks) distance(t instant) int {
+// found is called after a look that found more rate. others is whether others use the path.
+func (l *looks) found(others bool) {
+	l.shallow = false
+	l.inVain = false
+	l.fitting.found(others)
+}
+
+// drawPause returns how many rounds to cruise before the next look. It hashes the time, which
+// differs between controllers.
+func (l *looks) drawPause(t instant) int {
 	pause := minPause + int(scatter(t)%(maxPause-minPause+1))
 	if l.shallow {
 		pause *= shallowPause

@@ -2,7 +2,8 @@ package pace
 
 import "math"
 
-// lossMemory is how many packets we average losses over, which is enough to tell 1 % from 3 %.
+// lossMemory is the number of packets over which losses are averaged. It's enough to distinguish 1
+// % from 3 %.
 const lossMemory = 256
 
 // A share is a moving average of the share of packets that were lost.
@@ -11,6 +12,7 @@ type share struct {
 	count float64
 }
 
+// note adds packets whose fates became known.
 func (s *share) note(lost, acked int) {
 	n := float64(lost + acked)
 	if n == 0 {
@@ -24,7 +26,7 @@ func (s *share) note(lost, acked int) {
 // A tally counts the fates (acked or lost) of some packets, such as those of a round or a look.
 type tally struct {
 	lost, acked int
-	consecutive int // lost right after another lost packet, while the queue had room
+	consecutive int // lost right after another lost packet while the queue had room
 }
 
 func (t *tally) add(more tally) {
@@ -41,7 +43,7 @@ func (t *tally) addLost(consecutive bool) {
 	}
 }
 
-// takeBack removes a lost packet that has arrived after all.
+// takeBack removes a lost packet that arrived after all.
 func (t *tally) takeBack() {
 	t.lost = max(t.lost-1, 0)
 	t.consecutive = max(t.consecutive-1, 0)
@@ -49,6 +51,7 @@ func (t *tally) takeBack() {
 
 func (t tally) count() int { return t.lost + t.acked }
 
+// share returns the share of packets that were lost, from 0 to 1.
 func (t tally) share() float64 {
 	if t.lost == 0 {
 		return 0
@@ -56,58 +59,59 @@ func (t tally) share() float64 {
 	return float64(t.lost) / float64(t.count())
 }
 
-// events returns the tally with each run of losses that is one event counted as one lost packet.
+// events returns the tally with each run of losses that is a single event counted as one lost
+// packet.
 func (t tally) events() tally { return tally{lost: t.lost - t.consecutive, acked: t.acked} }
 
 // above reports whether more was lost than random loss of the given share explains.
 //
-// That takes at least 2 percentage points more, since we don't know the share any better. It also
-// takes at least two standard deviations, since a round of 40 packets easily loses 2 points more
-// by chance.
+// The excess must be at least 2 percentage points, because we don't know the share more precisely
+// than that. It must also be at least two standard deviations, because a round of 40 packets easily
+// loses 2 points more by chance.
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
 	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }
 
-// beyond is a stricter version of above. Random loss of the given share gets there once in many
-// thousand cases.
+// beyond is a stricter version of above, with four standard deviations. Random loss of the given
+// share exceeds that only once in many thousand cases.
 func (t tally) beyond(share float64) bool {
 	expected := share * float64(t.count())
 	return float64(t.lost) > expected+4*math.Sqrt(expected*t.spread())
 }
 
 // spread returns how much the number of lost packets varies compared with independent losses, as
-// the ratio of the variances. It's 2n-1 if packets are lost in runs of n on average, as on a
-// fading radio, where a run is a single event whatever its length.
+// the ratio of the variances. It's 2n-1 if packets are lost in runs of n on average. On a fading
+// radio, for example, a run is a single event whatever its length.
 func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.consecutive, 1)) - 1 }
 
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > unexplainedLoss && t.beyond(maxRandomLoss) }
 
-// A flood is a detector of heavy loss for controllers with few packets. Each of many controllers
-// on a path may have only two or three packets in a round, which show nothing by themselves, so
-// we gather the fates of several rounds.
+// A flood is a detector of heavy loss for controllers with few packets. When many controllers share
+// a path, each may have only two or three packets in a round. Since these are too few to show
+// anything, a flood gathers the fates of several rounds.
 type flood struct {
 	fates tally
 	from  int64 // gather packets sent after this round
 }
 
-// begin starts over with the packets sent after this round. It is called when earlier losses have
-// been answered: at the end of a start, and when a competition begins.
+// begin starts over with the packets sent after this round. It is called at the end of a start and
+// when a competition begins, because the losses before that have been answered.
 func (f *flood) begin(r *round) { *f = flood{from: r.number} }
 
-// roundOver adds the packets sent three rounds ago, whose fates we know by now.
+// roundOver adds the packets sent three rounds ago, whose fates are known now.
 func (f *flood) roundOver(r *round) {
-	left := r.number - int64(len(r.sent)) + 1
-	if left <= f.from {
+	oldest := r.number - int64(len(r.sent)) + 1
+	if oldest <= f.from {
 		return
 	}
-	sent := *r.sentIn(uint8(left))
+	sent := *r.sentIn(uint8(oldest))
 	if sent.count() >= trainPackets {
-		// This round is large enough to show a flood by itself. If we went on gathering, the
-		// losses of a moment at a stall or a policer would lower the rate again and again, and
-		// keep a transfer that is alone competing.
+		// This round alone is large enough to show a flood. If we went on gathering, losses that
+		// lasted only a moment, at a stall or a policer, would lower the rate again and again, and
+		// make a transfer that is alone go on competing.
 		f.fates = tally{}
 		return
 	}
@@ -122,23 +126,24 @@ func (f *flood) roundOver(r *round) {
 	}
 }
 
-// shows reports whether more was lost than any random loss explains. It wants at least a quarter
-// of lossMemory, because now and then three of three packets are lost by chance.
+// shows reports whether more was lost than any random loss explains. It needs the fates of at least
+// a quarter of lossMemory, because sometimes even three of three packets are lost by chance.
 func (f *flood) shows() bool { return f.fates.count() >= lossMemory/4 && f.fates.floods() }
 
-// creditPackets is by how many packets random loss may exceed its share for a while. It's three
-// standard deviations of 5 % of 500 packets.
+// creditPackets is by how many packets random loss may temporarily exceed its share. It's about
+// three standard deviations of the number lost when 500 packets meet 5 % loss.
 const creditPackets = 16
 
 // usual returns the share of random loss that is usual on the path.
 func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
-// countAsPassed counts a lost packet as delivered. Random loss happens after the bottleneck, and
-// should neither lower our estimate of the bottleneck's rate nor make it less certain.
+// countAsDelivered counts a lost packet as delivered if its loss seems to be random. Random loss
+// happens after the bottleneck, so it should neither lower our estimate of the bottleneck's rate
+// nor make it less certain.
 //
-// Only as many packets are counted as usual loss explains, and none on a path that drops packets
-// instead of queueing them, where losses do show that the rate is too high.
-func (c *Controller) countAsPassed(size int) {
+// It counts only as many packets as usual loss explains, and none on a path that drops packets
+// instead of queueing them, because losses there do show that the rate is too high.
+func (c *Controller) countAsDelivered(size int) {
 	if c.looks.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return
 	}
@@ -146,17 +151,17 @@ func (c *Controller) countAsPassed(size int) {
 	c.delivery.total += int64(size)
 }
 
-// runSpacing is how many packets must pass on average between two runs of losses for a run to
-// count as a single event, such as a radio's fade.
+// runSpacing is how many packets must arrive between two runs of losses, on average, for a run to
+// count as a single event such as a radio fade.
 //
-// A policer and a short queue also drop what exceeds their rate in runs, but with few packets in
-// between. That may happen between two fades of a radio as well, but not every time.
+// A policer or a short queue also drops excess packets in runs, but passes only a few in between.
+// That may happen between two radio fades as well, but not every time.
 const runSpacing = 8
 
 // A run is the newest run of lost packets, sent one right after the other.
 type run struct {
 	newest uint16  // number of its newest packet, low bits
-	missed float64 // by how much the packets before each run fell short of 2 runSpacing, averaged
+	missed float64 // average shortfall from 2*runSpacing of the packets between runs
 }
 
 // add adds a lost packet, and reports whether it continues a run that counts as one event.
@@ -178,7 +183,7 @@ type losses struct {
 }
 
 // add adds a lost packet. If losses that don't count came in between, the range starts over,
-// since it couldn't tell them from the ones before; those then stay lost even if they arrive.
+// because it couldn't tell those from the earlier ones, which then stay lost even if they arrive.
 func (l *losses) add(number uint16) {
 	if l.count == 0 || l.passed {
 		l.first = number

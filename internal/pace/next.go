@@ -3,29 +3,30 @@ package pace
 import "time"
 
 const (
-	// unknownWindow is how many packets may be sent in the first round trip of an unknown path.
-	// We can afford three times the initial window of RFC 9002, section 7.2, since packets are
-	// paced here and don't arrive at a queue all at once.
+	// unknownWindow is how many packets may be sent in the first round trip of an unknown path. It
+	// can be three times the initial window of RFC 9002, section 7.2, because these packets are
+	// paced and don't arrive at a queue all at once.
 	unknownWindow = 32
 
-	// maxFirstFlight limits the bytes of a first flight while all we have is a train's word or
-	// an old estimate. A token bucket passes a train at line rate, and would drop most of a
-	// first flight of the bandwidth-delay product at that rate.
+	// maxFirstFlight limits the bytes of a first flight, whose rate comes only from a train or an
+	// old estimate. A token bucket passes a train at line rate, but would drop most of a first
+	// flight that holds the bandwidth-delay product of that rate.
 	maxFirstFlight = 512 << 10
 
-	// startCost is how much longer a transfer may take because of a careful first flight, as a
-	// part of its time. minFlightPart is how much of the bandwidth-delay product is in that
-	// flight at least. It's small because many controllers may start at once on a full link, and
-	// they shouldn't each add a whole product.
+	// startCost is the part of a transfer's time that a careful first flight may cost.
+	// minFlightPart is the part of the bandwidth-delay product that such a flight has at least.
+	// It's small because each of many controllers that start at once on a full link would otherwise
+	// add a whole product.
 	startCost, minFlightPart = 0.03, 0.125
 )
 
-// Next returns when a packet of size bytes may be sent while inFlight bytes are in flight. A time
-// that isn't after now means at once. The answer changes with each packet sent and with each
-// Feedback.
+// Next returns when a packet of size bytes may be sent while inFlight bytes are in flight. It may
+// be sent at once if that time isn't after now. The answer changes with each packet sent and with
+// each Feedback. Next also ends looks that have lasted long enough, and notices when acks stop
+// arriving.
 //
-// ok is false if no ack has arrived for 10 s. Nothing may be sent then until an ack arrives,
-// Reset is called, or nothing is in flight.
+// If no ack has arrived for 10 s, ok is false, and nothing may be sent until an ack arrives, Reset
+// is called, or nothing is in flight.
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
 	c.lapseLook(t)
@@ -39,20 +40,20 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	case c.state == Stopped && inFlight > 0:
 		return time.Time{}, false
 	case c.state == Stopped:
-		// The owner has given up on all packets in flight, and sends again because something
-		// else was acked.
+		// The owner gave up on all packets in flight, and sends again because something else was
+		// acked.
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
-		// Wait for an ack, but not longer than until a probe is due.
+		// Wait for an ack, but no longer than until a probe is due.
 		next = max(c.silence.lastAck, c.silence.lastSent) + c.PTO()
 		c.pacer.waited = false
-		c.delivery.full = c.state != Dark // in Dark it isn't the window that makes us pause
+		c.delivery.full = c.state != Dark // in Dark, it isn't the window that stops us
 		c.round.closed = c.round.closed || c.delivery.full
 	}
 	return c.local.time(next), true
 }
 
-// beginStart enters Start, with a rate measured earlier as its hint; 0 = none.
+// beginStart enters Start. Its hint is a rate measured earlier, or 0 if there is none.
 func (c *Controller) beginStart(t instant, rate float64) {
 	c.start.hint = rate
 	c.start.careful = rate > 0
@@ -86,8 +87,8 @@ func (c *Controller) Rate() float64 {
 	return max(c.gain()*c.Estimate(), minRate)
 }
 
-// assumedRate returns the estimate or, while we know nothing, the rate at which a start sends its
-// first window.
+// assumedRate returns the estimate or, if we don't have one yet, the rate at which a start sends
+// its first window.
 func (c *Controller) assumedRate() float64 {
 	if estimate := c.Estimate(); estimate > 0 {
 		return estimate
@@ -118,23 +119,24 @@ func (c *Controller) gain() float64 {
 
 // steer returns the gain that brings the queue to the aim within one and a half round trips.
 //
-// We see its effect a round trip late. A control loop with that delay is stable if it corrects
-// less than pi/2 of the error per round trip, and at two thirds it overshoots only a little.
+// We see the effect of a correction a round trip late. A control loop with such a delay is stable
+// if it corrects less than pi/2 of the error per round trip. At two thirds it overshoots only a
+// little.
 func (c *Controller) steer() float64 {
 	horizon := 3 * max(c.delay.base(), minStanding) / 2
 	off := (c.delay.aim() - c.queueAhead()).Seconds() / horizon.Seconds()
 	return min(max(1+off, minSteer), maxSteer)
 }
 
-// queueAhead returns the queue that the next packet will meet, as far as we can tell.
+// queueAhead estimates the queue that the next packet will meet.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()
 	if estimate == 0 || c.rounds > 0 {
 		return c.queue
 	}
-	// What acked packets met is a round trip old, from before we entered this state. For a round
-	// we look at the bytes in flight to see if the queue is gone. In the long run they won't do,
-	// since the estimate is the maximum over several rounds and thus too high.
+	// The queue that acked packets met is a round trip old, from before we entered this state. So
+	// for one round, look at the bytes in flight to see if the queue is gone. They can't be used
+	// for longer, because the estimate is the maximum over several rounds and thus too high.
 	return min(c.queue, max(sendTime(c.inFlight, estimate)-c.delay.base()-c.gap, 0))
 }
 
@@ -175,12 +177,14 @@ func (c *Controller) Window() int {
 	return int(max(product+held, c.minWindowBytes()))
 }
 
-// unheardBytes returns how many bytes have arrived while their acks still wait in a queue on the
-// way back. Without them in the window, the path would be idle while somebody uploads.
+// unheardBytes returns how many bytes have arrived whose acks still wait in a queue on the way
+// back. If the window didn't include them, the path would be idle during an upload in the other
+// direction.
 //
-// We have only the peer's word for which direction takes how long. A lying peer could have us
-// fill a queue on the way there, so we limit the rate to what arrived in a round trip by our own
-// clock. It then gets the queue no fuller than others could.
+// How the round trip divides into its two directions is only the peer's word, and a lying peer
+// could make us fill a queue on the way there. We therefore limit the rate to what arrived in a
+// round trip by our own clock, so that the peer can't make the queue any fuller than other flows
+// could.
 func (c *Controller) unheardBytes() float64 {
 	return min(c.Estimate(), c.carried.value()) * c.delay.behind().Seconds()
 }
@@ -188,8 +192,8 @@ func (c *Controller) unheardBytes() float64 {
 // firstPart returns how many bytes of a hint's bandwidth-delay product may be sent before
 // arrivals have confirmed the hint, which takes a round trip.
 //
-// A long transfer can afford to wait for that and begin with less. We also begin with less if
-// there seem to be other connections starting that the owner doesn't know about.
+// A long transfer begins with less, because it can afford to wait for that. We also begin with less
+// if other connections that the owner doesn't know about seem to be starting.
 func (c *Controller) firstPart(product float64) int {
 	unseen := max(c.start.crowd/float64(max(c.starters, 1)), 1)
 	part := 1 - startCost*unseen*float64(c.waiting)/product

@@ -2,47 +2,47 @@ package pace
 
 import "time"
 
-// A Controller is the congestion controller and pacer of one path. It decides when the next
-// packet of bulk may be sent.
+// A Controller is the congestion controller and pacer of one path. It decides when the next packet
+// of bulk (data of a transfer) may be sent.
 //
 // It has no lock, so the owner must not call its methods concurrently.
 type Controller struct {
 	cfg    Config
-	local  clock     // the sender's clock. An instant is by this clock unless we say otherwise
+	local  clock     // the sender's clock; see instant
 	remote peerClock // the receiver's clock
 	now    instant
 
 	// The path, as measured from acks.
 	delay    delay
 	delivery delivery
-	queue    time.Duration // shortest queue that a packet of the newest batch met
+	queue    time.Duration // shortest queue met by a packet of the newest batch
 	gap      time.Duration // usual time between calls to Feedback with data in flight; 0 = unknown
-	smallest int           // size of the smallest packet that arrived, in bytes; 0 = none
+	smallest int           // smallest packet that arrived, in bytes; 0 = none has
 
-	// Rates in bytes per second. Only rounds in which we tried to fill the path count, and
-	// only those age the maxima.
+	// Rates in bytes per second. The maxima count, and age by, only the rounds in which we
+	// tried to fill the path.
 	filling int64   // number of such rounds
 	rates   maximum // arrival rates, the estimate
-	carried maximum // what arrived in each round, by the local clock
+	carried maximum // rate of arrivals in each round, by the local clock
 	fastest float64 // highest estimate on this path; 0 = none yet
 
 	// The newest sample of the rate.
 	recent  float64 // arrival rate in bytes per second; 0 = unknown
-	limited bool    // its packets were limited; see Sample
+	limited bool    // its packets were limited; see Sample.limited
 	sparse  bool    // its packets were sent at less than a quarter of the estimate
 
 	// Losses, and what they mean.
-	loss       share      // lost share of all packets
+	loss       share      // share of all packets that were lost
 	congestion congestion // tells the losses of a full queue from random ones
 	brake      brake
 	undo       undo
-	regain     regain // the rate that a flood of losses cost us
+	regain     regain // the rate we lost to a flood of losses
 	flood      flood
 	run        run
 	lostRound  uint8   // round in which the newest lost packet was sent; low bits of its number
-	credit     float64 // bytes of losses that may yet count as passed; see countAsPassed
+	credit     float64 // bytes of losses that may still count as arrived; see countAsDelivered
 
-	// What the owner told us.
+	// What the owner reported.
 	waiting  int      // bytes of bulk waiting to be sent; see Waiting
 	starters starters // controllers starting now, including this one; see Starters
 	inFlight int      // bytes in flight at the last Feedback
@@ -55,9 +55,9 @@ type Controller struct {
 	state       State
 	since       instant // when we entered it
 	totalBefore int64   // delivery.total at that time
-	rounds      int     // rounds ended since then
+	rounds      int     // rounds that ended since then
 
-	// What belongs to single states, but outlives them.
+	// Data of single states that outlives them.
 	start       start
 	look        look // the newest look
 	looks       looks
@@ -68,7 +68,7 @@ type Controller struct {
 	silence     silence
 
 	// Changes of the path.
-	pathSince instant // last Reset; 0 = never. Fates of packets sent before it don't count
+	pathSince instant // last Reset; 0 = never. Fates of packets sent earlier don't count
 	hurried   bool    // the previous path was in use for less than minPathAge
 	history   history
 
@@ -81,20 +81,20 @@ type batch struct {
 	tally
 	newest   Sample
 	rtt      time.Duration // shortest round trip; 0 = no packet was acked
-	ackDelay time.Duration // how long the receiver held back the acks; set by AckDelay
-	way      minDuration   // one-way delay above the path's minimum, the smallest of the batch
-	queue    minDuration   // the same, not counting packets held up by a stand of the path
+	ackDelay time.Duration // how long the receiver delayed the acks; set by AckDelay
+	way      minDuration   // smallest one-way delay of the batch, less the path's minimum
+	queue    minDuration   // the same, without packets that a stand of the path held up
 	full     bool          // a full queue dropped a packet; set by judgeLosses
-	sinceCut bool          // a packet sent after competition's last cut was lost
+	sinceCut bool          // a packet sent after competition.cut was lost
 }
 
 // New returns a Controller that knows nothing about its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
-// minPathAge is how long a path must have been in use before the next one may begin with a full
-// first window. Otherwise a peer that changes its address every round trip gets a first window
-// every round trip, which was four times the rate of a slow link: it leaves each path before the
-// losses there can show.
+// minPathAge is how long a path must be in use before the next one may begin with a full first
+// window. Otherwise a peer could get a first window every round trip, which may be four times the
+// rate of a slow link, by changing its address so often that it leaves each path before losses show
+// up.
 const minPathAge = time.Second
 
 // Reset forgets everything about the path. The owner calls it when the path changes, and may
@@ -114,7 +114,7 @@ func (c *Controller) Reset(now time.Time) {
 	*c = fresh
 }
 
-// unknown returns how many packets we may send in the first round trip of a path that we know
+// unknown returns how many packets may be sent in the first round trip of a path that we know
 // nothing about.
 func (c *Controller) unknown() float64 {
 	if c.hurried {
@@ -132,15 +132,14 @@ func (h history) wasteful() bool {
 	return float64(h.sent-h.arrived) > max(unexplainedLoss*float64(h.sent), unknownWindow*defaultPacket)
 }
 
-// Rest frees the records of single packets, but keeps what we learned from them. The owner calls
-// it when nothing has been in flight for some time.
+// Rest frees the memory for individual packets, but keeps what was learned from them. The owner
+// calls it when nothing has been in flight for some time.
 func (c *Controller) Rest() {
-	c.delivery.curve = ring[point]{}
-	c.delivery.begin = 0
-	c.congestion.neighbours.places = ring[neighbour]{}
+	c.delivery.free()
+	c.congestion.neighbours.free()
 }
 
-// Sent records that a packet was sent, which takes size bytes on the wire. inFlight is how many
+// Sent records that a packet of size bytes, as counted on the wire, was sent. inFlight is how many
 // other bytes are in flight.
 //
 // The owner must keep the Sample until it reports the packet's fate.
@@ -173,19 +172,20 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played records that play (the game's own traffic) was sent. Play would have to wait in the
-// queue that a look makes, so looks are smaller for a while.
+// Played records that play (the game's own traffic) was sent. Looks (trials of a higher rate) are
+// smaller for a while after that, because play has to wait in the queues that they build.
 func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
-// AckDelay tells how long the receiver held back the acks that are reported next, up to the next
-// Feedback.
+// AckDelay reports how long the receiver delayed the acks of the current batch, which ends with the
+// next Feedback. The owner calls it before it reports those acks.
 //
-// The controller subtracts that from their round trips, but not below the minimum round trip
-// (RFC 9002, section 5.3). Since the receiver may lie, the first round trip is taken as it is.
+// The controller subtracts this delay from round trips, unless the result would be below the
+// minimum round trip (RFC 9002, section 5.3). It leaves the first round trip as it is, since the
+// receiver may lie.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked reports that a packet of size bytes arrived. arrival is when, by the receiver's clock, or
-// zero if unknown.
+// Acked reports that a packet of size bytes arrived. arrival is the time of its arrival by the
+// receiver's clock, or zero if unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	c.history.arrived += int64(size)
@@ -235,9 +235,9 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 
 // RoundTrip reports a round trip. Only the shortest one of a batch counts.
 //
-// Acked takes care of this itself. Probes aren't reported to Sent, so the owner calls RoundTrip
-// for the probe whose ack ends an outage, but for no others: if every probe counted, controllers
-// would share a path less fairly.
+// Acked calls it for every packet. Probes aren't reported to Sent, so the owner must call RoundTrip
+// for the probe whose ack ends an outage. It must not do so for other probes, because controllers
+// would share a path less fairly if every probe counted.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.min {
@@ -248,7 +248,7 @@ func (c *Controller) RoundTrip(rtt time.Duration) {
 	}
 }
 
-// noteSize updates what ownTime works with.
+// noteSize updates smallest and fastest, on which ownTime relies.
 func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
@@ -256,7 +256,7 @@ func (c *Controller) noteSize(size int) {
 	c.fastest = max(c.fastest, c.Estimate())
 }
 
-// sight returns what rates and round trips show about the bottleneck right now.
+// sight returns what rates and round trips currently show about the bottleneck.
 func (c *Controller) sight() sight {
 	s := sight{
 		step:   c.delivery.grain,
@@ -269,13 +269,13 @@ func (c *Controller) sight() sight {
 	return s
 }
 
-// ownTime returns how much longer a packet of size bytes takes at the bottleneck than the
-// smallest packet did. The minimum delay may well be that of a small packet of play, and without
-// this correction every full packet would seem to have met a queue.
+// ownTime returns how much longer a packet of size bytes takes at the bottleneck than the smallest
+// packet did. The minimum delay may be that of a small packet of play (the game's own traffic), and
+// without this correction every full packet would seem to meet a queue.
 //
-// It goes by the highest estimate we ever had for the path, because our share of it now may be
-// small. With the current rate, sixteen controllers over a queue of an eighth of the product
-// didn't recognize that queue and lost 12 %.
+// It uses the highest estimate that we ever had for the path, because our current share of it may
+// be small. If it used the current rate, sixteen controllers over a queue of an eighth of the
+// bandwidth-delay product wouldn't recognize that queue, and would lose 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
@@ -288,11 +288,11 @@ func (c *Controller) ownTime(size int) time.Duration {
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.silence.lightSince {
-		return // the outage took it, or it was sent before Reset
+		return // an outage swallowed it, or it was sent before Reset
 	}
 	c.undo.noteLost(s)
 	if s.sent < c.start.answered {
-		// The end of the start has already answered this one.
+		// The end of a start already answered this loss.
 		c.round.losses().pass()
 		return
 	}
@@ -306,7 +306,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.lostRound = s.round
 	c.round.losses().add(s.number)
 	c.round.sentIn(s.round).addLost(consecutive)
-	c.countAsPassed(size)
+	c.countAsDelivered(size)
 	c.batch.sinceCut = c.batch.sinceCut || s.sent >= c.competition.cut
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.addLost(consecutive)
@@ -343,20 +343,21 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 
-	// If we hardly send anything, it isn't us who fill the queue. We learn from its losses but
-	// don't slow down for them.
+	// A sender of only a few packets isn't the one that fills the queue, so it learns from the
+	// losses but doesn't slow down for them.
 	learn := c.state != Start && c.round.fates.share() < unexplainedLoss
 	b.full = c.congestion.endBatch(t, c.sight(), c.state == Compete, learn) && !c.sparse
 
-	// In Start, losses show the queue's depth only if there are more than random loss explains.
+	// In Start, losses show the depth of the queue only if there are more of them than random loss
+	// explains.
 	if b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest.queue)
 	}
 	c.delay.forget(t)
 }
 
-// endRound ends a round: it halves the rate if the brake says so, and updates everything that
-// counts in rounds.
+// endRound ends a round. It halves the rate if the brake demands that, and updates everything that
+// is counted in rounds.
 func (c *Controller) endRound(t instant) {
 	halve, maxArrived := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total))
 	if halve {
@@ -378,8 +379,8 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// regainRate adds a round to regain, and tries to regain the rate that a flood of losses cost us
-// if the time for that has come.
+// regainRate adds a round to regain. If a trial is due, it starts again at the rate from before a
+// flood of losses.
 func (c *Controller) regainRate(t instant) {
 	if c.lacksData() {
 		return
@@ -388,28 +389,25 @@ func (c *Controller) regainRate(t instant) {
 	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
 	if c.state == Compete && g.spells {
-		// Spells of losses cut the window, while the estimate may stay higher.
+		// Spells of losses cut the window, but not necessarily the estimate.
 		rate = min(rate, c.competition.rate(c.delay.smoothed))
 	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
-	switch {
-	case g.rate > 0 && c.round.maxQueue > c.delay.target():
-		// There is a queue, so the path doesn't carry more than this.
+	queued := g.rate > 0 && c.round.maxQueue > c.delay.target() // so the path carries no more
+	ownLosses := sharing.on && !sharing.byFlood                 // as a Yield has shown
+	if queued || ownLosses {
 		*g = regain{}
-	case sharing.on && !sharing.byFlood:
-		// A Yield has shown that the losses are our own doing.
-		*g = regain{}
-	case c.state != Cruise && c.state != Drain && c.state != Compete:
-		// Not now: we're trying something else.
-	case g.wants(rate):
-		g.trial = true
-		g.clean = 0
+		return
+	}
+	steady := c.state == Cruise || c.state == Drain || c.state == Compete // no other trial is open
+	if steady && g.trialDue(rate) {
+		g.beginTrial()
 		c.beginStart(t, g.rate)
 	}
 }
 
-// provenRate returns the estimate, unless that is only a hint. Then it's limited to what the
-// arrivals of this round support.
+// provenRate returns the estimate. If that is only a hint, it returns no more than the arrivals of
+// this round support.
 func (c *Controller) provenRate() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
@@ -417,9 +415,9 @@ func (c *Controller) provenRate() float64 {
 	return min(c.Estimate(), c.maxAfter(c.round.arrived(c.delivery.total)))
 }
 
-// supportedRate returns the highest rate that the arrivals of the last rounds support, by the
-// local clock. That's twice what arrived in a round trip or, before there is any such round, the
-// most that a first flight can prove.
+// supportedRate returns the highest rate that the arrivals of the last rounds support, by the local
+// clock. That is twice what arrived in a round trip or, before there is any such round, the highest
+// rate that a first flight can prove.
 func (c *Controller) supportedRate() float64 {
 	if carried := c.carried.value(); carried > 0 {
 		return 2 * carried
@@ -427,14 +425,15 @@ func (c *Controller) supportedRate() float64 {
 	return c.maxAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed estimates how many of bytes will arrive, from the share lost since we entered the state.
+// passed estimates how many of the given bytes will arrive, based on the share lost since we
+// entered the state.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.totalBefore)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
-// halveAll obeys the brake: it halves the rate whatever the model says, and to no more than twice
-// of what arrived in the best round trip.
+// halveAll applies the brake. It halves the rate whatever the model says, and lowers it further if
+// it still exceeds twice what arrived in the best round trip.
 func (c *Controller) halveAll(t instant, maxArrived int) {
 	c.saveUndo(t, brakeRounds)
 	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(maxArrived)))
@@ -449,9 +448,9 @@ func (c *Controller) halveAll(t instant, maxArrived int) {
 	}
 }
 
-// goLonger starts over on a path that has become longer, at the rate we had before that looked
-// like a queue.
-func (c *Controller) goLonger(t instant) {
+// restartOnLongerPath starts again after the path has become longer, at the rate that we had before
+// the longer delay looked like a queue.
+func (c *Controller) restartOnLongerPath(t instant) {
 	c.delay.pathGrew(t, c.round.minQueue)
 	c.remote.forgetPath()
 	c.queueing.rounds = 0
@@ -466,12 +465,12 @@ func (c *Controller) endByLoss(t instant) {
 		c.start.dropped = t
 	}
 	if c.rates.value() == 0 {
-		// The first flight went out at a rate that nothing had confirmed. Its losses show how
-		// much of that rate the path carries.
+		// The first flight was sent at an unconfirmed rate, and its losses show how much of that
+		// rate the path carries.
 		c.believeLess()
 	} else {
-		// Slow down once, as for any loss. That makes room for others on the path, and if there
-		// are none, a few looks will find the rest.
+		// Slow down once, as for any loss. That makes room for others on the path. If there are
+		// none, a few looks will regain the rest.
 		c.start.gaveUp = t
 		c.start.answered = t
 		c.dropHint()
@@ -482,8 +481,8 @@ func (c *Controller) endByLoss(t instant) {
 	c.enter(Drain, t)
 }
 
-// believeLess sets the rate of a start that has measured none: what this round's losses leave of
-// the rate we assumed.
+// believeLess sets the rate of a start that has measured none to the part of the assumed rate that
+// this round's losses leave.
 func (c *Controller) believeLess() {
 	rate := min(
 		c.assumedRate()*max(1-c.round.fates.share(), minHintPart),
@@ -495,8 +494,9 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt lowers the rate further after a first flight that lost a lot. A token bucket lets the
-// flight's earlier half pass at any rate, so only the later half shows what the path carries.
+// doubt lowers the rate further after a first flight that lost a lot. A policer's token bucket may
+// pass the first half of the flight at any rate, so only the second half shows what the path
+// carries.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -505,34 +505,34 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited records that there is nothing to send although the path could take more. The inFlight
+// Limited records that there is nothing to send although the path could carry more. The inFlight
 // bytes will therefore show too low a rate, and must not lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts sets whether the owner would like to send packets in bursts, of as many packets as the
-// path passes on at once. By default all packets are spaced.
+// Bursts sets whether Next allows bursts, which have as many packets as the path passes on at once.
+// By default it spaces all packets.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together returns how many of the packets sent together arrived within a millisecond;
-// 0 = unknown.
+// Together returns how many packets that were sent together arrived within a millisecond, or 0 if
+// unknown.
 func (c *Controller) Together() int { return c.burst.passed }
 
-// Waiting tells about how many bytes are waiting to be sent. The owner calls it before it sends
+// Waiting reports about how many bytes are waiting to be sent. The owner calls it before it sends
 // the first packets of a transfer.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters tells how many controllers are starting now on paths that may share a link, including
-// this one. inFlight is how many bytes of bulk this one has in flight.
+// Starters reports how many controllers, including this one, are starting on paths that may share a
+// link. inFlight is how many bytes of bulk this one has in flight.
 //
-// Each controller begins with its part of the rate that its train promised. They see nothing of
-// each other for a round trip, and would lose most of their packets if each began at the whole
-// rate.
+// Each controller begins with its part of the rate that its train promised. Since they can't
+// observe each other for a round trip, they would lose most of their packets if each began at the
+// whole rate.
 //
-// While this controller has something in flight, the number only grows: others whose start has
-// ended keep the rate that they found.
+// While this controller has bytes in flight, the number can only grow, because controllers that end
+// their starts keep the rates that they found.
 func (c *Controller) Starters(n, inFlight int) {
 	c.starters = max(c.starters, starters(n))
 	if inFlight == 0 {
@@ -540,30 +540,29 @@ func (c *Controller) Starters(n, inFlight int) {
 	}
 }
 
-// partOf returns how much of a hinted rate each of the controllers that start together may use
+// partOf returns the part of a hinted rate that each of the controllers starting together may use
 // for its first flight.
 //
-// However many there are, the shortest flight still goes out within a round trip, because usually
-// they share no more than a fast uplink. Without this, each of 64 transfers of 256 KiB over links
-// of 5 to 100 Mbit/s took seven times as long as it would have taken alone. If they do share a
-// link, they lose half as much as the same number of New Renos that begin with 32 packets.
+// However many there are, the part is large enough to send the shortest flight within a round trip,
+// because what they share is usually just a fast uplink. Without this minimum, each of 64 transfers
+// of 256 KiB over links of 5 to 100 Mbit/s would take seven times as long as it takes alone. Even
+// if all of them share one link, they lose half as much as the same number of New Renos that begin
+// with 32 packets.
 func (c *Controller) partOf(hint float64) float64 {
 	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
 }
 
-// Guess reports a round trip of other packets on the path, such as QUIC's, or those that opened
-// the carrier. The shortest one counts until Acked reports the first of the controller's own.
+// Guess reports a round trip of other packets on the path, such as QUIC's or those that opened the
+// carrier. The shortest one counts until Acked reports one of the controller's own packets.
 func (c *Controller) Guess(rtt time.Duration) {
-	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
-		d.smoothed = rtt
-		d.varied = rtt / 2
-		d.guess = rtt
+	if rtt > 0 {
+		c.delay.noteGuess(rtt)
 	}
 }
 
 // lacksData reports whether the sender recently had too little data to fill its window. Such a
-// window proves nothing (RFC 7661): one surge after another would raise it to any size, and the
-// next bulk would then be sent with it.
+// window proves nothing (RFC 7661). If it could grow, surges would raise it to any size, and the
+// next transfer would then be sent with it.
 func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
 
 // markLimited marks the inFlight bytes as limited, meaning that the path might have carried more.
@@ -575,14 +574,14 @@ func (c *Controller) markLimited(inFlight int) {
 // State returns the controller's state.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns our estimate of the bottleneck's rate, or of our share of it, in bytes per
-// second; 0 = unknown.
+// Estimate returns the estimated rate of the bottleneck, or of our share of it, in bytes per
+// second. It returns 0 if the rate is unknown.
 func (c *Controller) Estimate() float64 {
 	return max(c.start.hint, c.rates.value())
 }
 
-// Delivered returns the rate at which packets arrived, in bytes per second; 0 = unknown. Unlike
-// Estimate, it doesn't go by what a train promised.
+// Delivered returns the rate at which packets arrived, in bytes per second, or 0 if it is unknown.
+// Unlike Estimate, it ignores the rate that a train promised.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
 // Queue returns how long the packets acked most recently waited in a queue.
@@ -591,7 +590,7 @@ func (c *Controller) Queue() time.Duration { return c.queue }
 // Loss returns the smoothed share of lost packets, from 0 to 1.
 func (c *Controller) Loss() float64 { return c.loss.value }
 
-// RTT returns the latest, the smoothed and the minimum round trip; 0 = unknown.
+// RTT returns the latest, the smoothed and the minimum round trip, each of which is 0 if unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.min
 }
@@ -599,8 +598,8 @@ func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 // PTO returns the probe timeout (RFC 9002, section 6.2.1).
 func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
 
-// tick advances the controller's clock to now and returns it as an instant. The clock never goes
-// back, even if now does.
+// tick advances the controller's clock to now and returns it as an instant. The controller's clock
+// never goes back, even if now does.
 func (c *Controller) tick(now time.Time) instant {
 	c.now = max(c.now, c.local.at(now))
 	return c.now
@@ -620,7 +619,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.queue = max(b.queue.value-c.delay.jitter(), 0)
 		c.round.note(c.queue)
 	}
-	c.delivery.grain = c.delay.base() / 64
+	c.delivery.grain = c.delay.base() / grainsPerTrip
 	c.delivery.stand.threshold = c.minStand()
 	s, ok := c.sample(b.newest)
 	if !ok {
@@ -632,8 +631,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// A held sample shows too low a rate, but it may be the only one we'll ever get. A start
-	// waits some rounds for a better one, since otherwise sixteen controllers that begin together
+	// A held sample shows too low a rate, but it may be the only one we'll ever get. A start waits
+	// flatRounds rounds for a better one, because controllers that begin together would otherwise
 	// share less fairly.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
 	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.assumedRate()) {
@@ -647,12 +646,12 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// minStand returns how late an arrival must be to show that the path stood still, or 0 if that
-// can't be told.
+// minStand returns how late an arrival must be to show that the path stood still, or 0 if no
+// arrival can show that.
 //
-// In the first start on a path it can't, because the trains and bursts of others who begin at the
-// same time leave gaps as well. When those counted, they hid the queue, and sixteen controllers
-// that began within 100 ms lost 6 % instead of 3 %.
+// None can in the first start on a path, because the trains and bursts of others that begin at the
+// same time also leave gaps. If those counted, they would hide the queue: sixteen controllers that
+// begin within 100 ms would lose 6 % instead of 3 %.
 func (c *Controller) minStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0
@@ -660,14 +659,14 @@ func (c *Controller) minStand() time.Duration {
 	return c.delay.still()
 }
 
-// sample returns the rate that the latest arrivals show. It usually takes a round trip's worth of
-// them, because over less than that a rate is mostly noise.
+// sample returns the rate that the latest arrivals show. It usually needs a round trip's worth of
+// them, because a rate over less than that is mostly noise.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
-		// In the first rounds of a start a few packets have to do, but at least minWindow: with
-		// only two packets of play, jitter could make up any rate in place of the train's. This
-		// won't work if others are starting too, since the queue then lets our packets through
-		// in clumps, which show the bottleneck's rate rather than our share.
+		// In the first rounds of a start, a few packets are enough, but no fewer than minWindow.
+		// With only two packets of play, jitter could produce any rate, which would replace the
+		// train's. A few packets won't do if others are starting too, since the queue then passes
+		// our packets on in clumps, which show the bottleneck's rate rather than our share.
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {
 			return s, true
 		}

@@ -3,29 +3,28 @@ package pace
 import "time"
 
 const (
-	// burstTime is how far a sender may fall behind the rate and still catch up, if it had
-	// nothing to send or if its window was closed. It then sends at once what the rate allows in
-	// this time.
+	// burstTime is how far a sender may fall behind the rate and still catch up if it had nothing
+	// to send or its window was full. It then sends at once what the rate allows in this time.
 	burstTime = time.Millisecond
 
-	// lateTime is the same for a sender that was only waiting for the pacer, and whose timer
-	// fired too late. It may catch up on more than the others, up to a queue so short that we
-	// ignore it (minStanding).
+	// lateTime is the same for a sender that waited only for the pacer and whose timer fired late.
+	// It may catch up on more, as long as the resulting queue is so short that we ignore it
+	// (minStanding).
 	lateTime = minStanding
 )
 
-// A pacer spaces packets out. The next one is due after as long as the bytes of the one before
-// take at the rate.
+// A pacer spaces packets out. The next packet is due when the previous one has had time to be sent
+// at the rate.
 //
-// It's a leaky bucket with a size of burstTime or lateTime, except that it remembers a time
-// instead of a level.
+// It's a leaky bucket whose size is burstTime or lateTime, except that it stores a time instead of
+// a level.
 type pacer struct {
 	next   instant // when the next packet is due
-	waited bool    // it made the sender wait; not if the window was closed (Next), or nothing to send (Limited)
+	waited bool    // the sender waits for next, not for the window (see Next) or data (see Limited)
 }
 
-// sent schedules the next packet after one that is sent at t. late is true if the timer fired so
-// late that we can't catch up any more.
+// sent schedules the next packet after one that is sent at t. late is set if the timer fired too
+// late to catch up.
 func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	burst := burstTime
 	if p.waited {

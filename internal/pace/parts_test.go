@@ -169,12 +169,12 @@ func TestUsualLossPasses(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.congestion.baseline = share{value: 0.1, count: lossMemory}
 	c.credit = 2500
-	c.countAsPassed(1000)
-	c.countAsPassed(1000)
-	c.countAsPassed(1000)
+	c.countAsDelivered(1000)
+	c.countAsDelivered(1000)
+	c.countAsDelivered(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "two of three: more than that is not usual")
 	c.credit, c.looks.shallow = 5000, true
-	c.countAsPassed(1000)
+	c.countAsDelivered(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
 }
 
@@ -522,7 +522,7 @@ func TestStayBeginsAnew(t *testing.T) {
 	}
 	c.fastest = c.Estimate()
 	require.Equal(t, 3, stood(90*ms))
-	c.goLonger(1)
+	c.restartOnLongerPath(1)
 	require.Equal(t, 3, stood(60*ms))
 }
 
@@ -1175,8 +1175,8 @@ func TestFirstWindowsTellARate(t *testing.T) {
 func TestDistanceBetweenLooks(t *testing.T) {
 	var c Controller
 	for at := instant(0); at < 1000*1024; at += 1024 {
-		require.GreaterOrEqual(t, c.looks.distance(at), minPause, "%d", at)
-		require.LessOrEqual(t, c.looks.distance(at), maxPause, "%d", at)
+		require.GreaterOrEqual(t, c.looks.drawPause(at), minPause, "%d", at)
+		require.LessOrEqual(t, c.looks.drawPause(at), maxPause, "%d", at)
 	}
 }
 

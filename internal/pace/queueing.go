@@ -2,8 +2,8 @@ package pace
 
 import "time"
 
-// A queueing counts the rounds in a row in which a queue has stood on the path, and those in
-// which there was next to none.
+// A queueing counts the rounds in a row in which a queue stood on the path, and those with next to
+// no queue.
 type queueing struct {
 	rounds       int           // rounds in a row with a standing queue of more than half the target
 	rateBefore   float64       // the estimate when these rounds began
@@ -11,7 +11,7 @@ type queueing struct {
 	quietRounds  int           // rounds in a row with next to no queue
 	drained      time.Duration // deepest queue of the round in which the last drain began
 
-	// Whether the queue is really a longer path.
+	// Signs that the queue is really a longer path.
 	unmoved unmoved  // in rounds of draining and competing
 	stay    stay     // in the rounds with a standing queue
 	both    bothWays // the same, with the way back
@@ -31,7 +31,7 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 		q.both = bothWays{}
 		return
 	case q.rounds == 0:
-		// A queue begins to stand. Remember how things were before.
+		// A queue begins to stand. Remember the state before that.
 		q.rateBefore = estimate
 		q.randomBefore = random
 		q.stay = stay{}
@@ -42,11 +42,11 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 	q.both.roundOver(r, d.base())
 }
 
-// mayBeLonger reports whether a queue that we couldn't drain may in fact be a longer path, as
+// mayBeLonger reports whether a queue that we couldn't drain may actually be a longer path, which
 // the next round will show. fastest is the highest rate seen on the path.
 //
-// Before we checked this, transfers over a path with jitter and 0.5 % loss took its delay for a
-// competitor's queue, and got a tenth of 50 Mbit/s for many seconds.
+// Without this check, transfers over a path with jitter and 0.5 % loss would take its delay for a
+// competitor's queue, and get a tenth of 50 Mbit/s for many seconds.
 func (q *queueing) mayBeLonger(fastest float64) bool {
 	return q.stay.rounds > 0 && q.rateBefore >= knownPart*fastest
 }

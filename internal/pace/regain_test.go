@@ -25,13 +25,13 @@ func TestRegain(t *testing.T) {
 	g.roundOver(second, flooded, 0, 50, false)
 	g.roundOver(second, flooded, 0, 50, false)
 	for range regainRounds {
-		require.False(t, g.wants(50))
+		require.False(t, g.trialDue(50))
 		g.roundOver(second, tally{acked: 80}, 0, 50, false)
 	}
-	require.True(t, g.wants(50))
-	require.False(t, g.wants(90), "as good as regained")
+	require.True(t, g.trialDue(50))
+	require.False(t, g.trialDue(90), "as good as regained")
 	g.roundOver(second, tally{acked: 80}, 0, 90, false)
-	require.False(t, g.wants(50))
+	require.False(t, g.trialDue(50))
 }
 
 // TestRegainOnlyWhatWasCarried: a flood may be caused by a look, follow a rate
@@ -63,10 +63,10 @@ func TestRegainGivesUp(t *testing.T) {
 	g.roundOver(second, flooded, 0, 50, false)
 	for trial := range maxTrials {
 		for range regainRounds << trial {
-			require.False(t, g.wants(50))
+			require.False(t, g.trialDue(50))
 			g.roundOver(second, tally{acked: 80}, 0, 50, false)
 		}
-		require.True(t, g.wants(50), "trial %d", trial)
+		require.True(t, g.trialDue(50), "trial %d", trial)
 		g.trial, g.clean = true, 0
 		g.roundOver(second, flooded, 0, 50, false)
 	}
@@ -96,7 +96,7 @@ func TestATrialGoesOn(t *testing.T) {
 	g.trial, g.clean = true, 0
 	for range 4 * steadyRounds {
 		g.roundOver(second, tally{acked: 80}, 0, 50, false)
-		require.False(t, g.wants(50))
+		require.False(t, g.trialDue(50))
 	}
 	require.False(t, g.trial)
 }
@@ -108,7 +108,7 @@ func TestRegainForgets(t *testing.T) {
 	for range regainRounds {
 		g.roundOver(second+instant(minimumLife)+1, tally{acked: 80}, 0, 50, false)
 	}
-	require.False(t, g.wants(50))
+	require.False(t, g.trialDue(50))
 	g = carrying(steadyRounds, 100)
 	g.roundOver(second+instant(minimumLife)+1, flooded, 0, 50, true)
 	require.Zero(t, g.rate)
@@ -141,9 +141,9 @@ func TestSpellsReturn(t *testing.T) {
 		g.spells = tt.spells
 		g.roundOver(second, flooded, 0, 50, false)
 		for range tt.pause {
-			require.False(t, g.wants(50))
+			require.False(t, g.trialDue(50))
 			g.roundOver(second, tally{acked: 80}, 0, 50, false)
 		}
-		require.True(t, g.wants(50), "spells: %v", tt.spells)
+		require.True(t, g.trialDue(50), "spells: %v", tt.spells)
 	}
 }

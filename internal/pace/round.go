@@ -2,8 +2,8 @@ package pace
 
 import "time"
 
-// A round is a round trip, with what we see during it. It ends when a packet arrives that was sent
-// after it began.
+// A round is one round trip and what we observe during it. It ends when a packet arrives that was
+// sent after it began.
 type round struct {
 	number int64
 	began  instant
@@ -18,14 +18,14 @@ type round struct {
 	minTrip minDuration
 	maxTrip time.Duration
 
-	// Waits. On the way there that's by how much a one-way delay exceeds the minimum, jitter
-	// included. On the way back it's what remains of a round trip above the minimum.
+	// Waits. On the way there, a wait is the excess of a one-way delay over the minimum, including
+	// jitter. On the way back, it's the rest of the round trip's excess over the minimum.
 	minBack minDuration
 	minWait minDuration
 	maxWait time.Duration
-	closed  bool // the window held packets back
+	closed  bool // the window was full
 
-	// Queues that its batches met. The minimum is the queue that stands.
+	// Queues that its batches met. The minimum is the standing queue.
 	minQueue     time.Duration
 	maxQueue     time.Duration
 	prevMinQueue time.Duration // of the round before
@@ -38,7 +38,7 @@ func (r *round) noteTrip(rtt time.Duration) {
 	r.maxTrip = max(r.maxTrip, rtt)
 }
 
-// noteWait adds the wait of a batch of packets, jitter included.
+// noteWait adds the wait of a batch of packets, including jitter.
 func (r *round) noteWait(wait time.Duration) {
 	r.minWait.note(wait)
 	r.maxWait = max(r.maxWait, wait)
@@ -50,7 +50,7 @@ func (r *round) note(queue time.Duration) {
 	r.maxQueue = max(r.maxQueue, queue)
 }
 
-// next begins the next round, where total is delivery.total.
+// next begins the next round. total is delivery.total.
 func (r *round) next(t instant, total int64, queue time.Duration) {
 	*r = round{
 		number:       r.number + 1,
@@ -70,16 +70,16 @@ func (r *round) next(t instant, total int64, queue time.Duration) {
 // sentIn returns the fates of the packets that were sent in a round, which must be one of the last
 // four.
 //
-// It isn't enough to look at what was decided in a round, since those packets may have been sent
-// in several. When packets arrive late, it takes up to a round trip longer to find out about a
-// loss than about an arrival.
+// The fates that became known in a round aren't enough, since those packets may have been sent in
+// several rounds. When packets arrive late, it takes up to a round trip longer to detect a loss
+// than to learn of an arrival.
 func (r *round) sentIn(number uint8) *tally { return &r.sent[number%uint8(len(r.sent))] }
 
 // losses returns what was lost in this round.
 func (r *round) losses() *losses { return &r.lost[r.number%int64(len(r.lost))] }
 
-// lostWithin returns how many packets were declared lost in the last rounds, not counting those
-// that have arrived since. It also returns the number of the first one.
+// lostWithin returns how many packets were declared lost in the last rounds, without those that
+// have arrived since, and the number of the first one.
 func (r *round) lostWithin(rounds int64) (first uint16, count int) {
 	for n := max(r.number-rounds+1, 0); n <= r.number; n++ {
 		l := &r.lost[n%int64(len(r.lost))]
@@ -91,7 +91,7 @@ func (r *round) lostWithin(rounds int64) (first uint16, count int) {
 	return first, count
 }
 
-// spurious takes back a loss in the last rounds, because the packet has arrived.
+// spurious takes back a loss in the last rounds, because the packet arrived.
 func (r *round) spurious(s Sample) {
 	for i := range r.lost {
 		if l := &r.lost[i]; l.has(s.number) {
@@ -106,41 +106,41 @@ func (r *round) spurious(s Sample) {
 	}
 }
 
-// arrived returns how many bytes were delivered since the round began, given the total until now.
+// arrived returns how many bytes were delivered since the round began. total is delivery.total.
 func (r *round) arrived(total int64) int { return int(total - r.end) }
 
-// shrinks reports whether the queue shrinks while we drain it. If so, it's ours.
+// shrinks reports whether the queue shrinks while we drain it, which means that it's ours.
 func (r *round) shrinks() bool { return r.minQueue < r.prevMinQueue*3/4 }
 
-// backIsLonger reports whether the way back has become longer too, by at least half of what the way
-// there has.
+// backIsLonger reports whether the way back became longer too, by at least half as much as the way
+// there.
 func (r *round) backIsLonger() bool { return r.minBack.value >= r.minQueue/2 }
 
-// drainsOurs reports whether the queue that we are draining is our own. It may also be that of many
-// controllers, which drain it along with us but use less than half of the path's rate.
+// drainsOurs reports whether the queue that we are draining is our own, or that of many controllers
+// that drain it along with us but use less than half of the path's rate.
 //
-// Our own queue shrinks, or else it drops more packets than usual. In the first rounds of a
-// drain it is enough if it shrinks by an eighth, but then not only the minimum has to. Where
-// packets merely jitter, one minimum in three is an eighth below the one before.
+// Our own queue shrinks, or else it drops more packets than usual. In the first rounds of a drain,
+// it is enough if it shrinks by an eighth, but then its maximum must shrink as well: in mere
+// jitter, one minimum in three is an eighth below the one before.
 func (r *round) drainsOurs(first bool, usual float64) bool {
 	shrinksSlowly := r.minQueue < r.prevMinQueue*7/8 && r.maxQueue < r.prevMaxQueue*7/8
 	return r.shrinks() || first && shrinksSlowly || r.fates.above(usual)
 }
 
-// scatters reports whether the packets of this round and the last met such different queues that
-// jitter may be the cause, in which case they say nothing about the rate. A queue that keeps
-// growing doesn't scatter, because its minimum is about the maximum of the round before.
+// scatters reports whether the queues that the packets of this round and the last met differ so
+// much that jitter may be the cause, in which case they show nothing about the rate. The queues
+// don't scatter if the queue just keeps growing, because its minimum is then about the maximum of
+// the round before.
 func (r *round) scatters() bool { return r.minQueue < min(r.maxQueue, r.prevMaxQueue)*2/3 }
 
-// ranEmpty reports whether some packet met no longer queue than the one that we steer for while
-// cruising, jitter included.
+// ranEmpty reports whether some packet waited no longer, jitter included, than in the queue that we
+// keep while cruising.
 func (r *round) ranEmpty(d *delay) bool { return r.minWait.known && r.minWait.value <= d.aim() }
 
-// swings reports whether the queue ran empty although some packet waited for longer than in any
-// queue of ours.
+// swings reports whether the queue ran empty although some packet waited longer than in any queue
+// of ours.
 func (r *round) swings(d *delay) bool { return r.ranEmpty(d) && r.maxWait > d.target() }
 
 // showsPath reports whether the round's rates may lower our estimate. They may not if the window
-// held packets back although the queue ran empty, because then they are the window's rates and
-// not the path's.
+// was full although the queue ran empty, because the window then limited the rate, not the path.
 func (r *round) showsPath(d *delay) bool { return !r.closed || !r.swings(d) }

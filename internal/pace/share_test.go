@@ -120,12 +120,12 @@ func TestNoSurgeWithoutData(t *testing.T) {
 	require.Less(t, s.packets(), window+0.6*60*20)
 
 	s = newSharer(func(float64) int { return 0 })
-	for !s.competition.sharing.surges {
+	for !s.competition.sharing.surging {
 		s.rounds(50 * ms)
 	}
 	s.delivery.limited = 1
 	s.rounds(50 * ms)
-	require.False(t, s.competition.sharing.surges)
+	require.False(t, s.competition.sharing.surging)
 	require.Equal(t, s.competition.sharing.base, s.competition.window)
 }
 

@@ -3,34 +3,34 @@ package pace
 import "time"
 
 const (
-	// darkPTOs is after how many PTOs without an ack the path is dark.
+	// darkPTOs is how many PTOs must pass without an ack for the path to count as dark.
 	darkPTOs = 3
 
-	// deadline is for how long we go on sending without an ack, until we are Stopped.
+	// deadline is how long we go on sending without an ack before we stop.
 	deadline = 10 * time.Second
 
-	// heldTrips is how many round trips a packet may count for if it was sent before a silence
-	// ended. It's the same in package recovery.
+	// heldTrips limits the round trip of a packet sent before a silence ended, as a multiple of the
+	// smoothed round trip. Package recovery uses the same limit.
 	heldTrips = 4
 )
 
-// A silence detects that acks don't arrive any more, and remembers what we need to know when
-// they do again.
+// A silence detects that acks stopped arriving, and remembers what we need to know when they arrive
+// again.
 type silence struct {
-	lastAck    instant // arrival of the last ack, or, if later, a packet's sending with none in flight
+	lastAck    instant // last ack or, if later, last sending of a packet with none in flight
 	lastSent   instant // when the last packet was sent
-	lightSince instant // send time of the packet that ended the last outage; earlier losses don't count
+	lightSince instant // send time of the packet that ended the last outage; ignore earlier losses
 
 	// Round trips of packets that were sent before a silence ended.
-	ended   instant       // when an ack ended the last one
-	maxHeld time.Duration // how long those may be; 0 if there was none
+	ended   instant       // when an ack ended the last silence
+	maxHeld time.Duration // limit of those round trips; 0 if there was no silence
 }
 
-// trip limits a round trip that ends at t, if it spans a silence.
+// trip returns rtt, which was measured at t, but limits it if it spans a silence.
 //
-// The packet or its ack has been waiting somewhere, perhaps in the socket of this process while
-// that was stopped. Such a wait is no round trip: after a pause of 12 s the probe timeout was 30
-// s.
+// The packet or its ack was waiting somewhere, perhaps in the socket of this process while the
+// process was stopped. Such a wait isn't part of a round trip. If it counted, the probe timeout
+// after a pause of 12 s would be 30 s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	if s.maxHeld > 0 && t-rtt < s.ended {
 		return min(rtt, s.maxHeld)
@@ -38,24 +38,26 @@ func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	return rtt
 }
 
-// noteSilence enters Dark or Stopped if there hasn't been an ack for long.
+// noteSilence enters Dark or Stopped if no ack has arrived for too long.
 func (c *Controller) noteSilence(t instant, inFlight int) {
-	switch silence := t - c.silence.lastAck; {
-	case inFlight == 0 || c.state == Stopped:
-	case silence > deadline:
+	if inFlight == 0 || c.state == Stopped {
+		return
+	}
+	silence := t - c.silence.lastAck
+	if silence > deadline {
 		c.enter(Stopped, t)
-	case silence > darkPTOs*c.PTO() && c.state != Dark:
+	} else if silence > darkPTOs*c.PTO() && c.state != Dark {
 		c.enter(Dark, t)
 	}
 }
 
-// noteAck records an ack, and reports whether it ends an outage. If so, the losses in its batch
-// don't count.
+// noteAck records an ack, and ends an outage if there is one. It reports whether it did, in which
+// case the losses in the ack's batch don't count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
 	if since > darkPTOs*c.PTO() {
-		// Don't ask if we are in Dark: if the process was stopped, it didn't call Next to get
-		// there.
+		// The state needn't be Dark now, because a process that was stopped didn't call Next to
+		// enter it.
 		c.silence.ended = t
 		c.silence.maxHeld = heldTrips * c.delay.smoothed
 	}
@@ -75,17 +77,16 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake goes on after a silence.
+// wake resumes sending after a silence.
 //
-// If the first packet to arrive was sent before the silence, the path has merely stood still,
-// and is the same as before. Otherwise it may be another path, and we start again at half of our
-// old rate.
+// If the first packet to arrive was sent before the silence, the path merely stood still, and is
+// the same as before. Otherwise it may be another path, so we start again at half of our old rate.
 //
-// Losses from before the silence don't count. A peer could exploit that by falling silent on
-// purpose, so we make sure that the rate is no more than what arrived before supports.
+// Losses from before the silence don't count. Since a peer could exploit that by falling silent on
+// purpose, we limit the rate to what earlier arrivals support.
 //
-// On a path that drops packets instead of queueing them we go on sharing, because there most
-// silences are nothing but a few packets that were all lost, if others leave us only a little.
+// On a path that drops packets instead of queueing them, we go on sharing. If others leave us only
+// a little of such a path, most silences mean just that a few packets in a row were lost.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.supportedRate())
 	switch {
@@ -101,8 +102,8 @@ func (c *Controller) wake(t instant, newest Sample) {
 	}
 }
 
-// resume is called when a packet is sent while none is in flight. If it has been minimumLife
-// since the last, we start again.
+// resume is called when a packet is sent while none is in flight. If more than minimumLife has
+// passed since the last packet, it starts again.
 func (c *Controller) resume(t instant) {
 	c.silence.lastAck = t
 	if c.round.arrived(c.delivery.total) == 0 {

@@ -1,17 +1,17 @@
 package pace
 
-// A State is what a Controller is doing. Start leads to Drain, and Drain to Cruise, which the
-// controller leaves now and then to look for more rate (Up, then Drain again). It competes while
-// others fill the queue. When no acks arrive, any state leads to Dark, and eventually to
-// Stopped.
+// A State is what a Controller is doing. Start leads to Drain, and Drain to Cruise. From Cruise the
+// controller occasionally looks for more rate, which leads to Up and then to Drain again. It
+// competes while others fill the queue. When no acks arrive, every state leads to Dark and
+// eventually to Stopped.
 type State uint8
 
 const (
 	Start   State = iota // searching for the rate of an unknown path
 	Drain                // emptying the queue
 	Cruise               // pacing at the estimated rate
-	Up                   // probing for more, which is called a look
-	Dip                  // leaving the path half empty for a round trip, to measure the minimum delay
+	Up                   // trying a higher rate, which is called a look
+	Dip                  // leaving the path half empty for a round, to measure the minimum delay
 	Compete              // sharing a queue that others fill
 	Yield                // leaving part of the path to others, to see if the losses stop
 	Dark                 // sending one packet per PTO, because no ack arrives
@@ -19,17 +19,26 @@ const (
 )
 
 func (s State) String() string {
-	return [...]string{"start", "drain", "cruise", "up", "dip", "compete", "yield", "dark", "stopped"}[s]
+	return [...]string{
+		Start:   "start",
+		Drain:   "drain",
+		Cruise:  "cruise",
+		Up:      "up",
+		Dip:     "dip",
+		Compete: "compete",
+		Yield:   "yield",
+		Dark:    "dark",
+		Stopped: "stopped",
+	}[s]
 }
 
-// step runs the state machine after feedback. ended is true if that has ended a round.
+// step runs the state machine after a batch of feedback. ended is set if the batch ended a round.
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
 		c.countRounds()
 	}
 	if c.judgeLook(t) {
-		// The look has found more rate, so go on.
 		c.goOn(t)
 		return
 	}
@@ -55,11 +64,11 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn goes on probing after a look that has found more rate, or after a first flight that used
-// only a part of the hint.
+// goOn goes on probing after a look that found more rate, or after a first flight that used only a
+// part of the hint.
 //
-// This normally means another start. On a path with a short queue, that would lose a third of its
-// packets, so we take another look at once instead.
+// Normally this means another start. On a path with a short queue, a start would lose a third of
+// its packets, so we immediately take another look instead.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -70,15 +79,15 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter moves to another state, and resets whatever belongs to a single visit to a state.
+// enter moves to another state, and resets everything that is valid only within one state.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
-		// In the dark we sent one packet per PTO whatever its size, but the pacer charged us for
-		// them all the same, and its next time may be seconds away. Cancel that debt.
+		// While the path was dark, we sent one packet per PTO whatever its size, but the pacer
+		// accounted for them as usual, so its next time may be seconds away. Cancel that debt.
 		c.pacer.next = min(c.pacer.next, t)
 	}
 	if s == Cruise {
-		c.looks.pause = c.looks.distance(t)
+		c.looks.pause = c.looks.drawPause(t)
 	}
 	c.start.lost = 0
 	if c.state == Start {
@@ -105,7 +114,7 @@ func (c *Controller) enter(s State, t instant) {
 }
 
 // countRounds is called at the end of a round. It counts the rounds in a row with a standing queue,
-// those without a queue, and those with a queue that no drain has moved.
+// those without a queue, and those with a queue that no drain moved.
 func (c *Controller) countRounds() {
 	part := c.Estimate() / max(c.fastest, 1)
 	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), part)
@@ -115,10 +124,10 @@ func (c *Controller) countRounds() {
 	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, counts)
 }
 
-// countEmptyRounds counts the rounds in a row, while we compete, in which no packet met a queue
-// that can't be jitter. Up to one and a half times the spread may be jitter, since that is only
-// the lowest of the rounds' maximum delays. But the part that delay.jitter covers is no longer
-// in the queues.
+// countEmptyRounds counts the rounds in a row in which no packet met a queue that can't be jitter,
+// while we compete. Up to one and a half times the spread may be jitter, since the spread is only
+// the lowest of the rounds' maximum delays. The part that delay.jitter returns has already been
+// subtracted from the queues.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.maxQueue > jitter+max(c.delay.depth/4, shallowDepth/2) {

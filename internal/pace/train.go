@@ -3,18 +3,18 @@ package pace
 import "time"
 
 const (
-	// minAhead is how long a train must wait for us to think that other packets were ahead of
-	// it. Less than that may be due to the hosts.
+	// minAhead is how long a train must wait to show that other packets were ahead of it. Shorter
+	// waits may be due to the hosts.
 	minAhead = time.Millisecond
 
-	// minSpan is how long a train must take to arrive for it to show a rate. In less time we
-	// only see the receiver's interrupts, and not the path.
+	// minSpan is how long a train must take to arrive to show a rate. A shorter time shows the
+	// receiver's interrupts rather than the path.
 	minSpan = 100 * time.Microsecond
 )
 
-// A Train is what packets sent back to back have shown about the path.
+// A Train is what packets sent back to back showed about the path.
 type Train struct {
-	Bytes int           // how many arrived after the first packet, counting IP and UDP
+	Bytes int           // bytes that arrived after the first packet, including IP and UDP headers
 	Span  time.Duration // from the first arrival to the last
 	Whole bool          // no packet was lost
 	Trip  time.Duration // round trip of the first packet, without the peer's ack delay; 0 = unknown
@@ -24,11 +24,11 @@ type Train struct {
 	Even bool
 }
 
-// crowd returns how many connections seem to be beginning together, including this one. base is
-// the round trip from before, or 0 if unknown.
+// crowd returns how many connections, including this one, seem to begin together. base is the round
+// trip measured before the train, or 0 if unknown.
 //
-// Trains don't mix in a bottleneck's queue, so each of them shows the whole rate. Our first
-// packet had to wait for the trains ahead of it, and we assume that as many come after it.
+// Trains don't mix in a bottleneck's queue, so each of them shows the whole rate. Our first packet
+// had to wait for the trains ahead of it, and we assume that there are as many behind it.
 func (t Train) crowd(base time.Duration) float64 {
 	if ahead := t.Trip - base; base > 0 && ahead > minAhead && t.Even {
 		return 1 + 2*ahead.Seconds()/t.Span.Seconds()

@@ -1,13 +1,12 @@
 package pace
 
-// An undo remembers what a reaction to packet loss cost us, in case the loss turns out to be
+// An undo remembers what a reaction to packet loss cost us in case the loss turns out to be
 // spurious. A packet declared lost is sometimes only late. Once every packet we reacted to has
-// arrived after all, we undo the reaction. (Linux does this with D-SACKs, and RFC 4015
-// with timestamps.)
+// arrived after all, we undo the reaction. (Linux does this with D-SACKs, and RFC 4015 with
+// timestamps.)
 //
-// Counting late arrivals isn't enough, because a peer can ack some packets late on purpose and
-// that mustn't cancel out the real losses of others. So undo also keeps track of which packets
-// we reacted to.
+// Counting late arrivals isn't enough, because a peer could ack some packets late on purpose to
+// cancel out the real losses of others. So undo also keeps track of which packets we reacted to.
 type undo struct {
 	firstLost    uint16  // low bits of the number of the first lost packet we reacted to
 	reactedAt    instant // losses of packets sent before this belong to the reaction
@@ -24,7 +23,7 @@ type undo struct {
 func (u *undo) active() bool { return u.missing > 0 }
 
 // saveUndo is called when the controller is about to react to losses of the last few rounds. It
-// saves everything we need to undo the reaction later.
+// saves everything needed to undo the reaction later.
 //
 // If we already reacted less than a round trip ago, the two reactions become one: they are
 // undone together, when all of their losses have proved spurious, and they go back to the state
@@ -51,13 +50,12 @@ func (c *Controller) saveUndo(t instant, rounds int64) {
 
 // noteLost records that a packet was declared lost.
 func (u *undo) noteLost(s Sample) {
-	switch {
-	case !u.active():
-		// Nothing to undo.
-	case s.sent < u.reactedAt:
-		// It was in flight when we reacted, so the reaction answered this loss too.
-		u.missing++
-	default:
+	if !u.active() {
+		return
+	}
+	if s.sent < u.reactedAt {
+		u.missing++ // it was in flight when we reacted, so the reaction answered this loss too
+	} else {
 		u.missingAfter++
 	}
 }
@@ -80,22 +78,19 @@ func (c *Controller) Spurious(s Sample) {
 // noteSpurious records that a lost packet arrived. It reports whether all the losses we reacted
 // to have now proved spurious.
 func (u *undo) noteSpurious(s Sample) (last bool) {
-	switch {
-	case !u.active():
-		// Nothing to undo.
-	case before(s.number, u.firstLost):
-		// An older loss, which had no part in the reaction.
-	case s.sent < u.reactedAt:
-		u.missing--
-		return !u.active()
-	default:
-		u.missingAfter = max(u.missingAfter-1, 0)
+	if !u.active() || before(s.number, u.firstLost) {
+		return false // nothing to undo, or an older loss that had no part in the reaction
 	}
-	return false
+	if s.sent >= u.reactedAt {
+		u.missingAfter = max(u.missingAfter-1, 0)
+		return false
+	}
+	u.missing--
+	return !u.active()
 }
 
-// restore gives back what the reaction cost, unless c has found something better since then. By
-// now, c may have moved on to a different state.
+// restore gives c back what the reaction cost, unless c has found something better in the meantime.
+// c may be in a different state now.
 func (u *undo) restore(c *Controller) {
 	if u.estimate > c.Estimate() {
 		c.rates.set(c.filling, u.estimate)

@@ -3,47 +3,46 @@ package pace
 import "time"
 
 const (
-	// yieldGain is how much of the estimate we send at in a Yield. Others take up the rest by
-	// one packet per round trip, so nobody's packets are dropped for some seconds.
+	// yieldGain is the part of the estimate at which we send in a Yield. Since others take up the
+	// rest by only one packet per round trip, nobody's packets are dropped for some seconds.
 	yieldGain = 0.7
 
-	// A Yield lasts long enough to expect yieldLosses losses, and as many are needed between
-	// two. It takes at least minYield, because a radio may lose nothing for half a second, and
-	// at most maxYield: losses that are rarer than that don't hurt others much.
+	// A Yield lasts until yieldLosses losses should have occurred, and there must be as many losses
+	// between two Yields. It takes at least minYield, because a radio may lose nothing for half a
+	// second, and at most maxYield, because rarer losses don't hurt others much.
 	yieldLosses        = 16
 	minYield, maxYield = time.Second, 5 * time.Second
 
-	// The losses have gone if no more than yieldGone of those expected remain, and they're back
-	// when yieldBack of them have returned. Random losses pass the first test in one Yield in
-	// 45, and in two Yields in succession once in 2,000 times.
+	// Losses have stopped if no more than yieldGone of those expected remain, and they are back
+	// when yieldBack of those expected occur. Random losses seem to stop in one of 45 Yields, and
+	// in two Yields in a row once in 2,000 times.
 	yieldGone, yieldBack = 0.5, 3. / 8
 
-	// backRounds is for how many rounds losses may stay away after a Yield. The looks that cause
-	// them may be 3 maxPause rounds apart.
+	// backRounds is how many rounds the losses may take to come back after a Yield. The looks that
+	// cause them may be shallowPause*maxPause rounds apart.
 	backRounds = 40
 
-	// firstYield is how long we use a path before the first Yield. A shorter transfer doesn't
-	// starve anybody.
+	// firstYield is how long we use a path before the first Yield. A shorter transfer can't starve
+	// other flows.
 	//
-	// After Yields have shown random losses, we wait yieldPause times as long as they took, so
-	// that they cost 2 % of the rate. If the rate has grown meanwhile, we wait only for
+	// After Yields that showed random losses, we wait yieldPause times as long as they took, so
+	// that they cost only 2 % of the rate. If the rate grows in the meantime, we wait only for
 	// laterYield, because a controller that takes a path from others may soon have all of it.
 	firstYield, laterYield, yieldPause = 6 * time.Second, 2 * time.Second, 16
 
-	// risenFactor is how far the estimate must rise above the slowest one of a test to show
-	// that the path has changed.
+	// risenFactor is how far the estimate must rise above the minimum during a test to show that
+	// the path has changed.
 	risenFactor = 1.5
 
-	// decidedRounds is how many rounds it takes until the fates of a round's packets are known.
+	// decidedRounds is how many rounds pass until the fates of a round's packets are known.
 	decidedRounds = 3
 )
 
-// A yielding is a test of whether losses that seem to be random really are. It works by sending
-// less for a while (a Yield).
+// A yielding is a test of whether losses that seem random really are. For this, the controller
+// sends less for a while (a Yield).
 //
-// Random losses don't depend on how fast we send. Those of a policer, of CoDel, or of a queue too
-// short to see do: they go when we yield, come back when we stop, and go again with a second
-// Yield.
+// Random losses don't depend on how fast we send. Losses at a policer, at CoDel, or in a queue too
+// short to see do: they stop when we yield, come back afterwards, and stop again in a second Yield.
 type yielding struct {
 	fates tally // of all packets; a run of losses counts as one
 
@@ -54,10 +53,10 @@ type yielding struct {
 	from  tally   // fates at its end, if shown
 
 	// The test.
-	next    instant       // earliest time for the first Yield
+	next    instant       // earliest time of the first Yield
 	slowest float64       // minimum estimate during this test; 0 = none yet
 	share   float64       // share of packets lost before the first Yield
-	gone    bool          // the losses went with the first Yield
+	gone    bool          // the losses stopped in the first Yield
 	took    time.Duration // how long this test's Yields have taken
 }
 
@@ -107,27 +106,24 @@ func (y *yielding) now() tally {
 	return tally{lost: y.fates.lost - y.from.lost, acked: y.fates.acked - y.from.acked}
 }
 
-// expected returns how many of those would have been lost at the earlier share.
+// expected returns how many of these packets would have been lost at the share before the first
+// Yield.
 func (y *yielding) expected() float64 { return y.share * float64(y.now().count()) }
 
-// suspect records the share of losses if there are enough for a test, and reports whether there
-// are. interval is the time between two packets of a Yield.
-func (y *yielding) suspect(t instant, interval time.Duration) bool {
+// due reports whether there are enough losses for a first Yield, so that a test can begin.
+// interval is the time between two packets of a Yield.
+func (y *yielding) due(t instant, interval time.Duration) bool {
 	now := y.now()
-	if t < y.next || now.lost < yieldLosses ||
-		time.Duration(yieldLosses/now.share()*float64(interval)) > maxYield {
-		return false
-	}
-	y.share = now.share()
-	return true
+	return t >= y.next && now.lost >= yieldLosses &&
+		time.Duration(yieldLosses/now.share()*float64(interval)) <= maxYield
 }
 
-// back reports whether the losses that went with the first Yield have returned. late is whether
-// they have had enough time to.
-func (y *yielding) back(t instant, rtt time.Duration) (back, late bool) {
-	back = float64(y.now().lost) >= yieldBack*yieldLosses
-	late = y.expected() >= yieldLosses && t-y.began >= max(minYield, backRounds*rtt)
-	return back, late
+// back reports whether the losses that stopped in the first Yield are back.
+func (y *yielding) back() bool { return float64(y.now().lost) >= yieldBack*yieldLosses }
+
+// overdue reports whether the losses had enough time to come back.
+func (y *yielding) overdue(t instant, rtt time.Duration) bool {
+	return y.expected() >= yieldLosses && t-y.began >= max(minYield, backRounds*rtt)
 }
 
 // end ends the test, and schedules the next one.
@@ -145,8 +141,8 @@ func (y *yielding) restart(t instant, round int64) {
 	}
 }
 
-// checkYield reports whether a Yield is due, be it the first of a test or the second. It ends a
-// test whose losses haven't come back in time, and begins another if the rate has risen.
+// checkYield reports whether the first or the second Yield of a test is due. It ends a test whose
+// losses don't come back in time, and begins another if the rate has risen.
 func (c *Controller) checkYield(t instant) bool {
 	y := &c.yielding
 	rate := c.assumedRate()
@@ -155,14 +151,18 @@ func (c *Controller) checkYield(t instant) bool {
 		y.slowest = rate
 	}
 	y.slowest = min(y.slowest, rate)
-	if !y.gone {
-		return y.suspect(t, sendTime(c.cfg.Packet, yieldGain*rate))
+	if y.gone {
+		back := y.back()
+		if !back && y.overdue(t, c.delay.base()) {
+			y.end(t, c.round.number)
+		}
+		return back
 	}
-	back, late := y.back(t, c.delay.base())
-	if late && !back {
-		y.end(t, c.round.number)
+	if !y.due(t, sendTime(c.cfg.Packet, yieldGain*rate)) {
+		return false
 	}
-	return back
+	y.share = y.now().share()
+	return true
 }
 
 // beginYield enters Yield.
@@ -171,20 +171,19 @@ func (c *Controller) beginYield(t instant) {
 	c.enter(Yield, t)
 }
 
-// stepYield ends a Yield that has shown something, or that somebody uses to fill a queue.
+// stepYield ends a Yield that has shown its result, or in which others fill a queue.
 func (c *Controller) stepYield(t instant) {
 	y := &c.yielding
 	switch {
 	case float64(y.now().lost) > yieldGone*max(y.expected(), yieldLosses):
-		// Too many losses are left already. There's no need to wait for the rest of the Yield,
-		// which costs us time.
+		// There are too many losses already, so the rest of the Yield would only cost time.
 		c.endTest(t)
 	case c.flooded(), c.queue > 2*c.delay.target(), t-c.since > 2*maxYield:
 		c.endTest(t)
 	case y.expected() < yieldLosses || t-c.since < minYield:
 		// Too early to tell.
 	case y.gone:
-		c.enterSharing(t) // gone twice, so we're to blame
+		c.enterSharing(t) // the losses stopped twice, so they are our doing
 	default:
 		y.gone = true
 		y.took += t - c.since

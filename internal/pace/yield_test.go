@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tested plays rounds of 100 packets in 50 ms each at one rate, of which so
-// many are lost, each independently.
+// A tested is a yielding that is fed with rounds of 50 ms and 100 packets, a given number of which
+// are lost.
 type tested struct {
 	yielding
 	t     instant
@@ -30,29 +30,37 @@ func (y *tested) rounds(n, lost int) {
 	}
 }
 
-func (y *tested) suspected() bool { return y.suspect(y.t, 50*ms/70) }
+// begins begins a test if there are enough losses, as checkYield does.
+func (y *tested) begins() bool {
+	if !y.due(y.t, 50*ms/70) {
+		return false
+	}
+	y.share = y.now().share()
+	return true
+}
 
 func TestYieldTestsWhatSeemsRandom(t *testing.T) {
 	y := newTested()
 	y.rounds(100, 1)
-	require.False(t, y.suspected(), "the path is too new")
+	require.False(t, y.begins(), "the path is too new")
 	y.rounds(40, 1)
-	require.True(t, y.suspected())
+	require.True(t, y.begins())
 	require.InDelta(t, 0.01, y.share, 1e-9)
 
 	y = newTested()
 	y.rounds(150, 0)
-	require.False(t, y.suspected(), "nothing is lost")
+	require.False(t, y.begins(), "nothing is lost")
 	y.rounds(2, 16)
-	require.False(t, y.suspected(), "so little is lost that nobody could wait for it")
+	require.False(t, y.begins(), "so little is lost that nobody could wait for it")
 	require.Zero(t, y.share)
 }
 
-// Packets sent at the rate from before are still decided for some rounds.
+// The fates of packets sent at the previous rate become known for some more rounds, and don't
+// count.
 func TestYieldCountsWhatLeftInIt(t *testing.T) {
 	y := newTested()
 	y.rounds(140, 1)
-	require.True(t, y.suspected())
+	require.True(t, y.begins())
 	y.begin(y.t, y.round)
 	y.rounds(decidedRounds, 1)
 	require.Zero(t, y.now())
@@ -61,8 +69,8 @@ func TestYieldCountsWhatLeftInIt(t *testing.T) {
 	require.InDelta(t, 16, y.expected(), 0.1)
 }
 
-// A run of lost packets is one loss: on a path that loses a thousandth in runs
-// of 20 no Yield would show fewer.
+// A run of lost packets counts as one loss. Otherwise no Yield could show that losses stopped on a
+// path that loses a thousandth of its packets in runs of 20.
 func TestYieldCountsARunOnce(t *testing.T) {
 	y := newTested()
 	y.lost(false)
@@ -74,30 +82,27 @@ func TestYieldCountsARunOnce(t *testing.T) {
 func TestLossesComeAgainOrNot(t *testing.T) {
 	y := newTested()
 	y.rounds(140, 1)
-	require.True(t, y.suspected())
+	require.True(t, y.begins())
 	y.gone = true
 	y.begin(y.t, y.round)
 	y.rounds(20, 0)
-	back, late := y.back(y.t, 50*ms)
-	require.False(t, back)
-	require.False(t, late, "a look may make them")
+	require.False(t, y.back())
+	require.False(t, y.overdue(y.t, 50*ms), "a look may make them")
 	y.rounds(1, 6)
-	back, _ = y.back(y.t, 50*ms)
-	require.True(t, back)
+	require.True(t, y.back())
 
 	y.begin(y.t, y.round)
 	y.rounds(41, 0)
-	back, late = y.back(y.t, 50*ms)
-	require.False(t, back)
-	require.True(t, late)
+	require.False(t, y.back())
+	require.True(t, y.overdue(y.t, 50*ms))
 	y.took = 2 * time.Second
 	y.end(y.t, y.round)
 	require.False(t, y.gone)
 	require.EqualValues(t, y.t+32*time.Second, y.next)
 }
 
-// Whatever interrupts a Yield ends the test: otherwise its packets would count
-// as packets of the full rate.
+// Whatever interrupts a Yield ends the test, because otherwise the packets of the Yield would count
+// as sent at the full rate.
 func TestYieldThatIsInterrupted(t *testing.T) {
 	for _, to := range []State{Drain, Dark} {
 		y := newTested()
@@ -112,7 +117,7 @@ func TestYieldThatIsInterrupted(t *testing.T) {
 	require.False(t, y.shown)
 }
 
-// If a rate has grown, the losses from before show nothing about it.
+// Losses from before the rate grew show nothing about the new rate.
 func TestYieldWaitsWhereThePathChanges(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.rates.set(0, 1e6)
