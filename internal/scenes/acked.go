@@ -9,13 +9,20 @@ import (
 )
 
 const (
-	// A receiver acks every ackEvery-th packet at once, each packet within ackDelay, and a
-	// gap at once (RFC 9000, section 13.2).
+	// A receiver sends an ack for every ackEvery packets, after a gap, and no later than ackDelay
+	// after a packet (RFC 9000, section 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// ackNumbers is the maximum number of packet numbers in an ack. An ack lists the newest
-	// ones.
+	// ackNumbers is the maximum number of packet numbers in an ack, which lists the newest ones.
 	ackNumbers = 96
+
+	// maxBackoff limits how many times consecutive probe timeouts double the interval.
+	maxBackoff = 6
+	// persistentTimeouts is how many consecutive probe timeouts count as persistent congestion
+	// (compare RFC 9002, section 7.6.1).
+	persistentTimeouts = 3
+	// pacerBurst is how far the sender may fall behind its pacing rate and still catch up.
+	pacerBurst = 2 * time.Millisecond
 )
 
 // timeBytes is the encoded size of a time.
@@ -32,7 +39,7 @@ func timeOf(b []byte) time.Time {
 // count from the start of the flow.
 type congestion interface {
 	acked(a ack)
-	spurious(sent time.Duration) // a packet that was declared lost has arrived
+	spurious(sent time.Duration) // a packet that was declared lost arrived
 	lost(now, sent time.Duration, inFlight int)
 	timeout(now time.Duration)
 	window() float64
@@ -45,25 +52,25 @@ type ack struct {
 	rtt       time.Duration
 	latest    bool          // the most recently sent packet in this ack
 	delivered float64       // packets that arrived while it was in flight
-	took      time.Duration // time in which these arrived
+	took      time.Duration // time in which they arrived
 	inFlight  int           // packets still in flight
 	before    int           // packets in flight before the ack arrived
-	limited   bool          // the sender had nothing more to send when it was sent
+	limited   bool          // the sender had nothing more to send when it sent the packet
 }
 
-// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges, loss detection
-// by RFC 9002, and a congestion control.
+// A sender sends a transfer as QUIC does, with packet numbers, acks, the loss detection of RFC
+// 9002, and a congestion control.
 type sender struct {
 	control congestion
 	begin   time.Time // epoch of the times below
 	total   int       // pieces of the transfer
 
 	now            time.Duration // newest time passed to a method
-	fresh          int           // the first piece that was never sent
+	fresh          int           // the first piece that hasn't been sent yet
 	again          []int         // lost pieces, to be sent again
 	packets        []packet      // by number
 	oldest         int           // no packet with a smaller number is in flight
-	flying         int           // packets in flight
+	inFlight       int           // packets in flight
 	before         int           // packets in flight before the newest ack arrived
 	latest         int           // the largest number in the newest ack
 	loss           recovery.Losses
@@ -72,7 +79,7 @@ type sender struct {
 	pto            time.Duration // when the next probe is due
 	backoff        int           // probe timeouts in a row
 	probe          bool          // the next packet is a probe
-	limited        bool          // there was nothing more to send
+	limited        bool          // nothing waited to be sent since the last packet
 	delivered      float64       // packets that the peer has acknowledged
 	lastAck        time.Duration // when delivered last grew
 	spuriousLosses uint64        // packets that were declared lost but arrived
@@ -85,7 +92,7 @@ type packet struct {
 	delivered float64       // sender.delivered when it was sent
 	at        time.Duration // sender.lastAck when it was sent
 	limited   bool          // there was nothing more to send when it was sent
-	flying    bool          // neither acked nor lost
+	inFlight  bool          // neither acked nor lost
 	acked     bool
 }
 
@@ -115,20 +122,22 @@ func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
 
 func (s *sender) at(t time.Time) time.Duration { return t.Sub(s.begin) }
 
-// Receive handles an ack: the numbers of packets that arrived.
+// Receive handles an ack, which lists the numbers of packets that arrived.
 func (s *sender) Receive(now time.Time, b []byte) error {
 	t := s.at(now)
 	s.now = t
-	news := false
-	s.before = s.flying
+	acked := false
+	s.before = s.inFlight
 	s.latest = 0
 	for n := b; len(n) >= 4; n = n[4:] {
 		s.latest = max(s.latest, int(binary.BigEndian.Uint32(n)))
 	}
 	for ; len(b) >= 4; b = b[4:] {
-		news = s.ack(t, int(binary.BigEndian.Uint32(b))) || news
+		if s.ack(t, int(binary.BigEndian.Uint32(b))) {
+			acked = true
+		}
 	}
-	if news {
+	if acked {
 		s.backoff = 0
 		s.setPTO(t)
 	}
@@ -136,8 +145,8 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	return nil
 }
 
-// ack records that packet n has arrived. It returns false if the peer had acked the packet
-// before or the packet had been declared lost.
+// ack records that packet n arrived. It returns false if the packet had already been acked or
+// declared lost.
 func (s *sender) ack(t time.Duration, n int) bool {
 	p := &s.packets[n]
 	if p.acked {
@@ -146,14 +155,14 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	p.acked = true
 	s.delivered++
 	s.lastAck = t
-	if !p.flying {
+	if !p.inFlight {
 		s.spuriousLosses++
 		s.loss.Spurious(t, t-p.sent)
 		s.control.spurious(p.sent)
 		return false
 	}
-	p.flying = false
-	s.flying--
+	p.inFlight = false
+	s.inFlight--
 	rtt := t - p.sent
 	if uint64(n) >= s.loss.Largest {
 		s.loss.Largest = uint64(n) + 1
@@ -162,46 +171,46 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	s.control.acked(ack{
 		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest,
 		delivered: s.delivered - p.delivered, took: max(t-p.at, 1),
-		inFlight: s.flying, before: s.before, limited: p.limited,
+		inFlight: s.inFlight, before: s.before, limited: p.limited,
 	})
 	return true
 }
 
-// lose declares packets lost that later packets have overtaken.
+// lose declares packets lost that later packets overtook.
 func (s *sender) lose(t time.Duration) {
 	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
-		if p := &s.packets[n]; p.flying && s.loss.Check(t, uint64(n), p.sent) {
-			p.flying = false
-			s.flying--
+		if p := &s.packets[n]; p.inFlight && s.loss.Check(t, uint64(n), p.sent) {
+			p.inFlight = false
+			s.inFlight--
 			s.again = append(s.again, p.piece)
-			s.control.lost(t, p.sent, s.flying)
+			s.control.lost(t, p.sent, s.inFlight)
 		}
 	}
-	for s.oldest < len(s.packets) && !s.packets[s.oldest].flying {
+	for s.oldest < len(s.packets) && !s.packets[s.oldest].inFlight {
 		s.oldest++
 	}
 }
 
-// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). Each consecutive timeout doubles
-// the interval, up to 64 times its base.
+// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). Each consecutive timeout doubles the
+// interval, up to maxBackoff times.
 func (s *sender) setPTO(t time.Duration) {
-	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
+	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, maxBackoff)
 }
 
-// Advance runs the timers of losses and probes. On the third and later consecutive timeouts, it
-// also notifies the congestion control.
+// Advance runs the timers of losses and probes. From persistentTimeouts consecutive probe timeouts
+// on, it also notifies the congestion control.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t
 	if s.loss.Next > 0 && s.loss.Next <= t {
 		s.lose(t)
 	}
-	if s.flying > 0 && s.pto <= t {
+	if s.inFlight > 0 && s.pto <= t {
 		s.backoff++
 		s.probe = true
 		s.setPTO(t)
-		if s.backoff >= 3 {
+		if s.backoff >= persistentTimeouts {
 			s.control.timeout(t)
 		}
 	}
@@ -210,51 +219,53 @@ func (s *sender) Advance(now time.Time) error {
 
 func (s *sender) NextTimeout() (time.Time, bool) {
 	at, ok := time.Duration(0), false
-	earlier := func(t time.Duration, is bool) {
-		if is && (!ok || t < at) {
+	add := func(t time.Duration, running bool) {
+		if running && (!ok || t < at) {
 			at, ok = t, true
 		}
 	}
-	earlier(s.loss.Next, s.loss.Next > 0)
-	earlier(s.pto, s.flying > 0)
-	earlier(max(s.next, 0), s.more() && float64(s.flying+1) <= s.control.window())
+	add(s.loss.Next, s.loss.Next > 0)
+	add(s.pto, s.inFlight > 0)
+	add(max(s.next, 0), s.more() && float64(s.inFlight+1) <= s.control.window())
 	return s.begin.Add(at), ok
 }
 
-// more reports whether pieces wait to be sent.
+// more reports whether there are pieces to send.
 func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
 
-// AppendPacket appends the next packet if window and pacer allow one. A probe is always
-// allowed.
+// AppendPacket appends the next packet if the window and the pacer allow one. They don't limit
+// probes.
 func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
 	t := s.at(now)
 	s.now = t
-	switch {
-	case t < 0:
+	if t < 0 {
 		return b, 0, false
-	case s.probe && s.flying > 0:
-	case !s.more():
-		s.limited = true
-		return b, 0, false
-	case float64(s.flying+1) > s.control.window() || t < s.next:
-		return b, 0, false
+	}
+	if probing := s.probe && s.inFlight > 0; !probing {
+		if !s.more() {
+			s.limited = true
+			return b, 0, false
+		}
+		if float64(s.inFlight+1) > s.control.window() || t < s.next {
+			return b, 0, false
+		}
 	}
 	n := len(s.packets)
 	p := packet{
 		piece: s.pick(), sent: t,
 		delivered: s.delivered, at: s.lastAck,
-		limited: s.limited, flying: true,
+		limited: s.limited, inFlight: true,
 	}
-	if s.flying == 0 {
+	if s.inFlight == 0 {
 		p.at = t
 		s.lastAck = t
 	}
 	s.packets = append(s.packets, p)
-	s.flying++
+	s.inFlight++
 	s.probe = false
 	s.limited = false
 	if rate := s.control.pace(s.rtt.Current()); rate > 0 {
-		s.next = max(s.next, t-2*time.Millisecond) + time.Duration(1e9/rate)
+		s.next = max(s.next, t-pacerBurst) + time.Duration(1e9/rate)
 	}
 	s.setPTO(t)
 	b = binary.BigEndian.AppendUint32(b, uint32(n))

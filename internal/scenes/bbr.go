@@ -3,32 +3,35 @@ package scenes
 import "time"
 
 const (
-	bbrHigh      = 2.885                  // gain of Startup: 2/ln 2
-	bbrRounds    = 10                     // rounds over which the rate's maximum is taken
-	bbrMinRTT    = 10 * time.Second       // how long a minimum RTT counts before ProbeRTT
-	bbrProbeTime = 200 * time.Millisecond // how long ProbeRTT takes at least
-	bbrLeast     = 4                      // minimum window in packets, and the window of ProbeRTT
+	bbrHighGain      = 2.885                  // gain of Startup: 2/ln 2
+	bbrGrowth        = 1.25                   // factor by which the rate must grow for Startup to go on
+	bbrFlatRounds    = 3                      // rounds without such growth that end Startup
+	bbrInitialWindow = 10                     // packets
+	bbrRounds        = 10                     // rounds over which the maximum rate is taken
+	bbrMinRTTLife    = 10 * time.Second       // how long a minimum RTT counts before ProbeRTT
+	bbrProbeTime     = 200 * time.Millisecond // minimum duration of ProbeRTT
+	bbrMinWindow     = 4                      // minimum window in packets, and the window of ProbeRTT
 )
 
 // bbrGains are the pacing gains of the eight phases of ProbeBW.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux. Its
-// rate does not react to loss.
+// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux. Its rate
+// doesn't react to loss.
 type bbr struct {
 	rates   [bbrRounds]float64 // packets per second, by round
 	round   int
 	roundAt time.Duration // the round ends when a packet sent after this arrives
 
-	least   time.Duration // minimum RTT; 0 = unknown
-	leastAt time.Duration // when it was measured, or when ProbeRTT last ended
+	minRTT   time.Duration // 0 = unknown
+	minRTTAt time.Duration // when it was measured, or when ProbeRTT last ended
 
 	// Startup.
-	filled bool    // it's over, since the path is full
-	full   float64 // the rate when it last grew by a quarter
-	flat   int     // rounds since then
+	filled   bool    // Startup is over, since the path is full
+	fullRate float64 // the rate when it last grew by bbrGrowth
+	flat     int     // rounds since then
 
-	drained  bool          // Drain is over as well
+	drained  bool          // Drain is over too
 	phase    int           // phase of ProbeBW
 	phaseAt  time.Duration // when it began
 	dropped  bool          // a packet was lost in this phase
@@ -39,20 +42,20 @@ type bbr struct {
 func newBBR() *bbr { return &bbr{} }
 
 // rate returns the maximum rate of the last bbrRounds rounds, in packets per second.
-func (b *bbr) rate() (most float64) {
+func (b *bbr) rate() (best float64) {
 	for _, r := range b.rates {
-		most = max(most, r)
+		best = max(best, r)
 	}
-	return most
+	return best
 }
 
 func (b *bbr) acked(a ack) {
 	now, rtt := a.now, a.rtt
 	b.inFlight = a.inFlight
-	expired := b.least > 0 && now-b.leastAt > bbrMinRTT
-	if b.least == 0 || rtt <= b.least || expired {
-		b.least = rtt
-		b.leastAt = now
+	expired := b.minRTT > 0 && now-b.minRTTAt > bbrMinRTTLife
+	if b.minRTT == 0 || rtt <= b.minRTT || expired {
+		b.minRTT = rtt
+		b.minRTTAt = now
 	}
 	if expired && b.probing == 0 && b.filled {
 		b.probing = now + max(bbrProbeTime, rtt)
@@ -75,11 +78,11 @@ func (b *bbr) step(now time.Duration, ended bool) {
 	case b.probing > 0:
 		if now >= b.probing {
 			b.probing = 0
-			b.leastAt = now
+			b.minRTTAt = now
 		}
 	case !b.filled:
 		if ended {
-			b.grow()
+			b.checkFull()
 		}
 	case !b.drained:
 		b.drained = float64(b.inFlight) <= b.product()
@@ -93,7 +96,7 @@ func (b *bbr) step(now time.Duration, ended bool) {
 
 // phaseOver is BBRIsNextCyclePhase of the draft.
 func (b *bbr) phaseOver(now time.Duration) bool {
-	whole := now-b.phaseAt > b.least
+	whole := now-b.phaseAt > b.minRTT
 	inFlight := float64(b.inFlight)
 	switch gain := bbrGains[b.phase]; {
 	case gain > 1:
@@ -104,19 +107,19 @@ func (b *bbr) phaseOver(now time.Duration) bool {
 	return whole
 }
 
-// grow ends Startup after three rounds in which the rate grew by less than a quarter.
-func (b *bbr) grow() {
-	if r := b.rate(); r >= b.full*1.25 {
-		b.full = r
+// checkFull ends Startup after bbrFlatRounds rounds in which the rate grew by less than bbrGrowth.
+func (b *bbr) checkFull() {
+	if r := b.rate(); r >= b.fullRate*bbrGrowth {
+		b.fullRate = r
 		b.flat = 0
 		return
 	}
 	b.flat++
-	b.filled = b.flat >= 3
+	b.filled = b.flat >= bbrFlatRounds
 }
 
 // product returns the bandwidth-delay product in packets.
-func (b *bbr) product() float64 { return b.rate() * b.least.Seconds() }
+func (b *bbr) product() float64 { return b.rate() * b.minRTT.Seconds() }
 
 func (b *bbr) lost(time.Duration, time.Duration, int) { b.dropped = true }
 func (b *bbr) spurious(time.Duration)                 {}
@@ -125,25 +128,25 @@ func (b *bbr) timeout(time.Duration)                  {}
 // window returns the congestion window in packets.
 func (b *bbr) window() float64 {
 	switch {
-	case b.least == 0:
-		return 10
+	case b.minRTT == 0:
+		return bbrInitialWindow
 	case b.probing > 0:
-		return bbrLeast
+		return bbrMinWindow
 	case !b.filled || !b.drained:
-		return max(bbrHigh*b.product(), 10)
+		return max(bbrHighGain*b.product(), bbrInitialWindow)
 	}
-	return max(2*b.product(), bbrLeast)
+	return max(2*b.product(), bbrMinWindow)
 }
 
 // pace returns the pacing rate in packets per second.
 func (b *bbr) pace(srtt time.Duration) float64 {
 	switch {
-	case b.least == 0:
-		return bbrHigh * 10 / srtt.Seconds()
+	case b.minRTT == 0:
+		return bbrHighGain * bbrInitialWindow / srtt.Seconds()
 	case !b.filled:
-		return max(bbrHigh*b.rate(), 10/srtt.Seconds())
+		return max(bbrHighGain*b.rate(), bbrInitialWindow/srtt.Seconds())
 	case !b.drained:
-		return b.rate() / bbrHigh
+		return b.rate() / bbrHighGain
 	case b.probing > 0:
 		return b.rate()
 	}

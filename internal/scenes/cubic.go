@@ -14,11 +14,11 @@ const (
 // 9406).
 type cubic struct {
 	reno
-	most   float64       // W_max
+	wMax   float64       // W_max: the window before the last cut
 	begin  time.Duration // start of the epoch of congestion avoidance; 0 = no epoch
 	origin float64       // window at the plateau
 	k      float64       // K: seconds from the start of the epoch to the plateau
-	friend float64       // W_est
+	wEst   float64       // W_est: the window that Reno would have
 }
 
 func newCubic() *cubic {
@@ -30,26 +30,26 @@ func (c *cubic) acked(a ack) {
 		c.reno.acked(a)
 		return
 	}
-	c.start.least = min(c.start.least, a.rtt)
+	c.start.minRTT = min(c.start.minRTT, a.rtt)
 	if a.limited {
 		return
 	}
 	if c.begin == 0 {
 		c.enter(a.now)
 	}
-	t := (a.now - c.begin + c.start.least).Seconds()
+	t := (a.now - c.begin + c.start.minRTT).Seconds()
 	target := min(max(c.origin+cubicC*math.Pow(t-c.k, 3), c.cwnd), 1.5*c.cwnd)
-	c.friend += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, section 4.3
-	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
+	c.wEst += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, section 4.3
+	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.wEst)
 }
 
 // enter starts an epoch of congestion avoidance.
 func (c *cubic) enter(now time.Duration) {
 	c.begin = max(now, 1)
-	c.friend = c.cwnd
-	c.origin = c.most
-	c.k = math.Cbrt(max(c.most-c.cwnd, 0) / cubicC)
-	if c.cwnd >= c.most {
+	c.wEst = c.cwnd
+	c.origin = c.wMax
+	c.k = math.Cbrt(max(c.wMax-c.cwnd, 0) / cubicC)
+	if c.cwnd >= c.wMax {
 		c.origin = c.cwnd
 		c.k = 0
 	}
@@ -62,18 +62,18 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 	c.cut = now
 	c.slow = false
 	c.begin = 0
-	if c.cwnd < c.most {
-		c.most = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, section 4.7
+	if c.cwnd < c.wMax {
+		c.wMax = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, section 4.7
 	} else {
-		c.most = c.cwnd
+		c.wMax = c.cwnd
 	}
 	c.cwnd = max(c.cwnd*cubicBeta, 2)
 }
 
 func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
-// pace returns the rate at which the Linux kernel paces senders that do not pace themselves:
-// twice the window per round trip in slow start, and 1.2 times the window afterwards.
+// pace returns the rate at which Linux paces TCP without a pacing rate of its own: twice the window
+// per round trip in slow start, and 1.2 times the window afterwards.
 func (c *cubic) pace(srtt time.Duration) float64 {
 	if c.slow {
 		return 2 * c.cwnd / srtt.Seconds()

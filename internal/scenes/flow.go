@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// lead returns the time before Begin at which the flow's machines start.
+// lead returns how long before Begin the flow's machines start.
 func (f Flow) lead() time.Duration {
 	if f.Kind == Ours {
 		return min(max(f.Lead, opening), f.Begin)
@@ -15,10 +15,9 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the two machines of a flow, and the value that shows the stage what the flow
-// did. siblings are the sender's other sessions, which know of each other, or nil if there
-// are none.
-func (f Flow) ends(
+// machines returns the two machines of a flow, and the value through which the stage observes the
+// flow. siblings are the sessions of the server to which our flow belongs, or nil.
+func (f Flow) machines(
 	seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings,
 ) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
@@ -31,8 +30,7 @@ func (f Flow) ends(
 		to := &sink{}
 		return s, to, to
 	case Play:
-		first := begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond)
-		s := &ticker{next: first, size: callBytes, interval: time.Second / 30}
+		s := &ticker{next: begin.Add(playPhase(seed)), size: callBytes, interval: playInterval}
 		to := &sink{}
 		return s, to, to
 	}
@@ -40,11 +38,11 @@ func (f Flow) ends(
 	return s, r, r
 }
 
-// A receipt records what has arrived of a transfer.
+// A receipt records what arrived of a transfer.
 type receipt struct {
 	want   int             // pieces of the transfer
 	have   map[uint32]bool // pieces that arrived
-	doneAt time.Time       // arrival of the last of them; zero if it has not arrived
+	doneAt time.Time       // when the last of them arrived; zero if it hasn't
 }
 
 func newReceipt(bytes int) receipt { return receipt{want: pieces(bytes), have: make(map[uint32]bool)} }
@@ -84,7 +82,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 
-// A sink counts the bytes that arrive and records how long each packet took.
+// A sink counts the bytes that arrive, and records how long each packet took.
 type sink struct {
 	bytes int
 	took  []time.Duration

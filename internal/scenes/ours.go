@@ -16,16 +16,17 @@ const (
 	// maxPacket is the maximum packet size of every flow in bytes, without IP and UDP
 	// headers.
 	maxPacket = sealed.SafePacket
-	// piece is the payload of a full packet of every flow: the room for chunks in a sealed
+	// piece is the payload of a full packet of every flow, which is the room for chunks in a sealed
 	// packet.
 	piece = 1136
-	// opening is the time before a transfer at which our carrier begins to open, unless the
-	// flow's Lead is longer.
+	// opening is how long before a transfer our carrier begins to open, unless the flow's Lead is
+	// longer.
 	opening = time.Second
-	// callBytes is the payload of a packet of play (game traffic: everything but bulk) sent
-	// beside a transfer of ours. callToken is the token of all these packets.
-	callBytes = 100
-	callToken = 1 << 40
+	// callBytes is the payload of a packet of play (a game's own traffic), sent every playInterval.
+	// callToken is the token of all such packets beside a transfer of ours.
+	callBytes    = 100
+	callToken    = 1 << 40
+	playInterval = time.Second / 30
 )
 
 // An ours is one of our flows: a transfer between two sealed sessions.
@@ -38,8 +39,8 @@ type ours struct {
 func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 
-// newOurs makes the two sessions of one of our flows. rate is the path's rate in bit/s, and
-// rtt is its round trip.
+// newOurs returns the two sessions of one of our flows. rate is the path's rate in bit/s, and rtt
+// is its round trip.
 func newOurs(
 	f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings,
 ) (client, server netsim.Machine, o ours) {
@@ -53,8 +54,7 @@ func newOurs(
 		}
 	}
 	if f.Plays {
-		first := time.Duration(seed*2654435761%33) * time.Millisecond
-		sends.nextCall = begin.Add(first - f.lead())
+		sends.nextCall = begin.Add(playPhase(seed) - f.lead())
 	}
 	o.to = &source{receipt: newReceipt(f.Bytes)}
 	o.receipt = &o.to.receipt
@@ -69,9 +69,9 @@ func newOurs(
 	return a, b, o
 }
 
-// newSession makes one end. The end knows the round trip that QUIC measured, as on a real
-// connection. train is the rate in bit/s that the opening train would have shown. If it is 0,
-// the session sends a real train.
+// newSession returns one end of a flow. As on a real connection, it knows the round trip rtt that
+// QUIC measured. train is the rate in bit/s that its train of packets shows. If that is 0, the
+// session sends a real train.
 func newSession(
 	s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings,
 ) *sealed.Session {
@@ -93,8 +93,13 @@ func newSession(
 	return session
 }
 
-// clocksDiffer is the maximum difference between the clocks of two hosts.
+// clocksDiffer is the maximum difference between two hosts' clocks.
 const clocksDiffer = 200 * time.Millisecond
+
+// playPhase returns when a flow sends its first packet of play, within the first playInterval.
+func playPhase(seed uint64) time.Duration {
+	return time.Duration(seed*2654435761%33) * time.Millisecond
+}
 
 // epoch returns when 1970 began by the clock of a flow's host.
 func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
@@ -104,7 +109,7 @@ func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
 	return time.Unix(0, int64(seed*2654435761%uint64(clocksDiffer)))
 }
 
-// export returns a stand-in for the exporter of a TLS connection.
+// export returns a substitute for the exporter of a TLS connection.
 func export(seed uint64) sealed.Exporter {
 	return func(label string, context []byte, length int) ([]byte, error) {
 		h := hmac.New(sha256.New, binary.LittleEndian.AppendUint64(nil, seed))
@@ -123,8 +128,8 @@ func pieces(bytes int) int {
 	return (bytes + piece - 1) / piece
 }
 
-// A source is one end of a flow of ours. It sends numbered pieces, resends lost ones and
-// records what it receives.
+// A source is one end of a flow of ours. It sends numbered pieces, resends lost ones, and records
+// what it receives.
 type source struct {
 	begin time.Time                      // start of the transfer
 	total int                            // pieces of the transfer
@@ -132,11 +137,11 @@ type source struct {
 	now   time.Time                      // newest time passed to a method
 
 	// Sending.
-	next  uint32   // the first piece that was never sent
+	next  uint32   // the first piece that hasn't been sent yet
 	again []uint32 // lost pieces, to be sent again
 	acked []uint64 // one bit for each piece that the peer has acked
 
-	receipt // what has arrived of the peer's transfer
+	receipt // what arrived of the peer's transfer
 
 	// Play beside the transfer.
 	nextCall   time.Time       // time of the next call; zero = never
@@ -146,8 +151,8 @@ type source struct {
 	// Refills, if Flow.Refill is set.
 	refillEvery  time.Duration // 0 if all pieces wait from the beginning
 	refillPieces int           // number of pieces that wait after a refill
-	batched      bool          // no more pieces wait than refillPieces and the lost ones
-	refillLeft   int           // waiting pieces of the last refill; negative after one was asked for in vain
+	batched      bool          // apart from lost pieces, no more than refillPieces wait
+	refillLeft   int           // pieces of the refill that still wait; negative if one was missing
 	refilledAt   time.Time     // time of the last refill
 }
 
@@ -176,8 +181,8 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
-// take takes one of the pieces that wait to be sent, after a refill if one is due. It returns false
-// if none waits. Without Flow.Refill, there's always one.
+// take takes one of the pieces that wait to be sent, after a refill if one is due, and reports
+// whether there was one. Without Flow.Refill, there always is.
 func (s *source) take() bool {
 	if s.refillEvery == 0 {
 		return true
@@ -244,12 +249,12 @@ func (s *source) Advance(now time.Time) {
 	s.now = now
 	for !s.nextCall.IsZero() && !now.Before(s.nextCall) {
 		s.calls = append(s.calls, s.nextCall)
-		s.nextCall = s.nextCall.Add(time.Second / 30)
+		s.nextCall = s.nextCall.Add(playInterval)
 	}
 }
 
-// NextTimeout returns the time at which the source may again have something to send: a call
-// of play or a piece of the transfer.
+// NextTimeout returns when the source may next have something to send, either a call of play or a
+// piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
 	if !s.nextCall.IsZero() && (!ok || s.nextCall.Before(at)) {
@@ -258,8 +263,8 @@ func (s *source) NextTimeout() (time.Time, bool) {
 	return at, ok
 }
 
-// nextPiece returns the time at which a piece may be ready again: when the transfer begins,
-// every millisecond of a pause, and at the next refill.
+// nextPiece returns when a piece may next be ready: when the transfer begins, each millisecond
+// during a pause, or at the next refill.
 func (s *source) nextPiece() (time.Time, bool) {
 	switch {
 	case s.total > 0 && s.now.Before(s.begin):
@@ -276,7 +281,7 @@ func (s *source) nextPiece() (time.Time, bool) {
 type mover struct {
 	*sealed.Session
 	at    time.Time
-	again time.Duration // time after which it changes again, repeatedly; 0 if it changes once
+	again time.Duration // interval at which it changes again; 0 if it changes once
 }
 
 func (m *mover) Advance(now time.Time) error {

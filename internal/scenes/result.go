@@ -12,18 +12,18 @@ import (
 type Result struct {
 	Scene Scene
 	Flows []FlowResult
-	Queue []time.Duration // queueing time of a packet at the bottleneck, at each step
+	Queue []time.Duration // how long a packet waits at the bottleneck, at each step
 }
 
 // A FlowResult is what one flow did in a run.
 type FlowResult struct {
-	Ended    time.Duration // time since the flow's Begin; 0 if it has not ended
-	Points   []Point       // one for each step since the start of the scene
+	Ended    time.Duration // when the flow ended, since its Begin; 0 if it hasn't
+	Points   []Point       // one for each step from the start of the scene
 	Delays   []time.Duration
 	Spurious uint64
 }
 
-// A Point is what a flow had done by some time.
+// A Point is what a flow did until some time.
 type Point struct {
 	Received int    // bytes of payload
 	Sent     uint64 // packets
@@ -66,7 +66,7 @@ func (st *stage) finish() {
 	}
 }
 
-// At returns the point at the last step up to t.
+// At returns the point of the last step up to t.
 func (f FlowResult) At(t time.Duration) Point {
 	return f.Points[min(int(t/Step), len(f.Points)-1)]
 }
@@ -89,8 +89,7 @@ func (f FlowResult) Rate(from, until time.Duration) float64 {
 	return float64(f.Between(from, until).Received) * 8 / (until - from).Seconds()
 }
 
-// took returns the duration of a flow. If the flow has not ended, that is the time until the
-// end of the scene.
+// took returns how long a flow took. If it didn't end, that is the time until the end of the scene.
 func (r Result) took(flow int) time.Duration {
 	if ended := r.Flows[flow].Ended; ended > 0 {
 		return ended
@@ -110,9 +109,9 @@ func (r Result) Rates(k Kind, from, until time.Duration) (rates []float64) {
 
 // Share returns the goodput of all flows of a kind as a share of the bottleneck's rate, 0 to 1.
 //
-// Share, Rates and Drops can't tell two groups of the same kind apart. There are two if the scene
-// has flows of kind [Row.Beside], and plays flows of that kind in place of ours as well. To look at
-// one of the groups, use Flows.
+// Share, Rates and Drops can't distinguish two groups of the same kind. There are two groups if the
+// scene has flows of kind [Row.Beside] and also plays that kind in place of ours. Use Flows to look
+// at one of them.
 func (r Result) Share(k Kind, from, until time.Duration) float64 {
 	sum := 0.0
 	for _, rate := range r.Rates(k, from, until) {
@@ -149,7 +148,7 @@ func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	return sum / time.Duration(max(n, 1))
 }
 
-// Above returns the part of the time between two times in which the queueing time exceeded a
+// Above returns the part of the time between two times during which the queueing time exceeded a
 // bound.
 func (r Result) Above(bound, from, until time.Duration) float64 {
 	above := 0
@@ -162,14 +161,15 @@ func (r Result) Above(bound, from, until time.Duration) float64 {
 	return float64(above) / float64(max(len(all), 1))
 }
 
-// Ideal returns the shortest time in which a transfer of this size can arrive. That is half a
-// round trip and the time it takes at the mean rate that random loss leaves.
+// Ideal returns the shortest time in which a transfer of this size can arrive: half a round trip,
+// and the time that it takes at the rate that random loss leaves on average.
 func (s Scene) Ideal(bytes int) time.Duration {
 	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)
 }
 
-// Jain returns Jain's index of fairness: 1 if all rates are equal, 1/n if one flow has everything.
+// Jain returns Jain's index of fairness: 1 if all rates are equal, and 1/n if one flow has
+// everything.
 func Jain(rates []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range rates {

@@ -11,12 +11,12 @@ type Row struct {
 	Family string
 	Scene  Scene
 	Judge  func(r Result) []Figure
-	// If Compare is not nil, the scene is also played with flows of kind Beside instead of
-	// ours. Compare judges both results.
+	// Compare, if not nil, judges the result together with that of playing the scene with flows of
+	// kind Beside instead of ours.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
-	// Binds is the reason the row misses its bounds, or empty if it meets them or no reason
-	// is known.
+	// Binds is the reason why the row misses a bound. It is empty if the row meets its bounds or no
+	// reason is known.
 	Binds string
 }
 
@@ -28,10 +28,10 @@ type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
-	// With several seeds, the maximum counts instead of the median. The median would hide one
-	// collapse in five.
+	// Worst selects the maximum over several seeds instead of the median, which would hide one
+	// collapse in five runs.
 	Worst bool
-	Each  []float64 // the value with each seed, in their order, if Play or PlayAs returned it
+	Each  []float64 // the value for each seed, in order; set by Play and PlayAs
 }
 
 // Held reports whether the value is within its bounds.
@@ -57,14 +57,15 @@ func atLeast(name string, value, least float64) Figure {
 	return Figure{Name: name, Value: value, Least: least}
 }
 
-// Play plays a row once for each seed. It returns the median of each figure, or the maximum
-// if Worst is set.
+// Play plays a row once for each seed. It returns the median of each figure, or its maximum if
+// Worst is set.
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
-// PlayAs is Play with flows of another kind instead of ours, judged by the same bounds.
+// PlayAs is like Play with flows of another kind instead of ours, judged by the same bounds.
 //
-// The models draw nothing at random. On a path that draws nothing either, all seeds would
-// have the same figures, so each flow begins a little later (see [Scene.Shifted]).
+// The models of these kinds draw nothing at random, so on a path that draws nothing either, all
+// seeds would give the same figures. Therefore each flow begins a little later, depending on the
+// seed (see [Scene.Shifted]).
 func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
@@ -108,7 +109,7 @@ func (s Scene) instead(k Kind) Scene {
 	return s
 }
 
-// medians returns the median of each figure, or the maximum if Worst is set.
+// medians returns the median of each figure, or its maximum if Worst is set.
 func medians(all [][]Figure) []Figure {
 	middle := slices.Clone(all[0])
 	for i := range middle {
@@ -125,20 +126,20 @@ func medians(all [][]Figure) []Figure {
 	return middle
 }
 
-// ratio returns the time of the first flow as a multiple of the ideal.
+// ratio returns how long the first flow took as a multiple of the ideal.
 func ratio(r Result) float64 {
 	return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds()
 }
 
-// besideReno judges the time of the first flow as a multiple of the time that New Reno takes
-// on a QUIC stream.
+// besideReno judges how long the first flow took as a multiple of the time that New Reno takes on a
+// QUIC stream.
 func besideReno(most float64) func(ours, theirs Result) []Figure {
 	return func(ours, theirs Result) []Figure {
 		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), most)}
 	}
 }
 
-// ideal returns the shortest time in which a flow can end, given the changes of the
+// ideal returns the shortest time in which a flow can end, considering the changes of the
 // bottleneck's rate.
 func (s Scene) ideal(f Flow) time.Duration {
 	if len(s.Rates) == 0 {

@@ -19,43 +19,48 @@ const (
 	Cubic                // CUBIC (RFC 9438) with HyStart++
 	BBR                  // BBR version 1, as in Linux
 	Constant             // packets at a constant rate, whatever is lost
-	Play                 // 30 packets of 100 bytes a second
+	Play                 // a game's own traffic: 30 packets of 100 bytes a second
 )
 
 func (k Kind) String() string {
-	return [...]string{"ours", "reno", "cubic", "bbr", "constant", "play"}[k]
+	return [...]string{
+		Ours:     "ours",
+		Reno:     "reno",
+		Cubic:    "cubic",
+		BBR:      "bbr",
+		Constant: "constant",
+		Play:     "play",
+	}[k]
 }
 
-// A Flow is one sender and its receiver. A field whose comment names a kind is used for that
+// A Flow is one sender and its receiver. A field whose comment begins with a kind applies to that
 // kind only.
 type Flow struct {
 	Kind  Kind
-	Begin time.Duration // since the scene's beginning
+	Begin time.Duration // since the start of the scene
 	Bytes int           // bytes of payload to transfer; 0 = endless
 	Rate  float64       // Constant: bit/s on the wire
 	Delay time.Duration // added to the scene's delay each way
-	Train float64       // Ours: rate in bit/s that the opening train shows; 0 = a real train measures it
-	Moves time.Duration // Ours: time of an address change since the start of the scene; 0 = never
-	Roams time.Duration // Ours: time after which it changes again, repeatedly; 0 if it changes once
-	// Ours: 30 packets of play, 100 bytes each, are sent every second over the same carrier
-	// once it opens.
-	Plays bool
-	Lead  time.Duration // Ours: time before Begin at which the carrier opens; at least a second
+	Train float64       // Ours: rate in bit/s that its train shows; 0 = it sends a real train
+	Moves time.Duration // Ours: when its address changes, since the start of the scene; 0 = never
+	Roams time.Duration // Ours: interval at which it changes again; 0 if it changes once
+	Plays bool          // Ours: play is sent over the same carrier once it opens; see Play
+	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
 	// Ours: Pause reports whether the sender has nothing to send at a time since the start of
 	// the scene. If it is nil, the sender always has something to send.
 	//
-	// Refill is the time after which the bytes that wait to be sent are filled up. They are
-	// filled up to Batch or, if that is 0, to 1.2 times what the link carries in that time.
-	// If Refill is 0, all bytes wait from the beginning. If Batch is set, the sender knows
-	// that no more than a Batch waits, as with small transfers one after another.
+	// Refill is the interval at which the bytes waiting to be sent are refilled, to Batch or, if
+	// that is 0, to 1.2 times what the link carries in that interval. If Refill is 0, all bytes
+	// wait from the beginning. If Batch is set, the sender knows that no more than Batch bytes
+	// wait, as with small transfers one after another.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
 	Batch  int
 }
 
-// A Scene is the network and traffic of one run: flows that share the bottleneck of the way
-// There, and a way Back.
+// A Scene is the network and the traffic of one run. All flows share the bottleneck of the way
+// There.
 type Scene struct {
 	Name        string
 	There, Back netsim.Config
@@ -63,10 +68,10 @@ type Scene struct {
 	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // periods in which neither way carries anything
 	Flows       []Flow
-	// Our flows belong to one server, which knows how many of them start. Otherwise each host
-	// has a separate clock.
+	// OneServer is set if our flows belong to one server, which knows how many of them start.
+	// Otherwise each belongs to a different host with its own clock.
 	OneServer bool
-	For       time.Duration // end of the scene, unless all flows with a size end earlier
+	For       time.Duration // duration of the scene, unless all flows with a size end earlier
 }
 
 // A Rate is a change of the bottleneck's rate.
@@ -75,8 +80,8 @@ type Rate struct {
 	Bit int64 // bit/s
 }
 
-// A Trip is a change of the round trip, caused by a route, a satellite or a radio. It affects
-// packets sent later.
+// A Trip is a change of the round trip, for example by a new route, a satellite or a radio. It
+// affects the packets that are sent later.
 type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
@@ -87,7 +92,7 @@ type Trip struct {
 // A Span is a period, counted from the start of the scene.
 type Span struct{ From, Until time.Duration }
 
-// RTT returns the round trip over empty queues for a flow without Delay.
+// RTT returns the round trip of a flow without Delay over empty queues.
 func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 
 // Product returns the bandwidth-delay product in bytes.
@@ -113,8 +118,8 @@ func (s Scene) RateAt(t time.Duration) float64 {
 	return max(float64(rate), 1)
 }
 
-// CarriesAt returns the rate in bit/s that the path carries at time t. It is the rate of the
-// bottleneck, or of the policer before it if that is lower.
+// CarriesAt returns the rate in bit/s that the path carries at time t. That is the rate of the
+// bottleneck, or of the policer in front of it if that is lower.
 func (s Scene) CarriesAt(t time.Duration) float64 {
 	if police := float64(s.There.Police); police > 0 {
 		return min(police, s.RateAt(t))
@@ -122,8 +127,8 @@ func (s Scene) CarriesAt(t time.Duration) float64 {
 	return s.RateAt(t)
 }
 
-// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay,
-// and loss as the share of random loss. The bottleneck's queue holds queue bandwidth-delay
+// Path returns a scene without flows. Each way has the given rate in bit/s, a delay of half of rtt,
+// and loss as its share of random loss. The queue of the bottleneck holds queue bandwidth-delay
 // products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
@@ -139,9 +144,9 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 // than a scene.
 const stillRate = 100
 
-// Stalls returns the scene with stalls of the bottleneck until a given time. Each lasts about
-// still, and one begins about every every. Both times vary at random from half to one and a
-// half times their value.
+// Stalls returns the scene with stalls of the bottleneck until the given time. A stall of about the
+// length still begins in each interval of about the length every. Both lengths vary at random
+// between half and one and a half times their value.
 func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	s.Rates = append([]Rate(nil), s.Rates...)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -156,8 +161,8 @@ func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	return s
 }
 
-// With returns the scene with n more flows like f. The first begins at f.Begin, and each
-// later flow begins apart after the previous one.
+// With returns the scene with n more flows like f. The first begins at f.Begin, and each of the
+// others begins apart later than the previous one.
 func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	s.Flows = append([]Flow(nil), s.Flows...)
 	for range n {
@@ -167,25 +172,25 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
-// mostShift limits by how much later a flow begins in [Scene.Shifted].
-const mostShift = 100 * time.Millisecond
+// maxShift limits by how much [Scene.Shifted] puts off the beginning of a flow.
+const maxShift = 100 * time.Millisecond
 
-// Shifted returns the scene with each flow's Begin put off by a random part of mostShift. If flows
-// begin less than mostShift apart, it's a part of the shortest gap between two of them, so that
-// they still begin in the same order, and within the time that a scene's name says.
+// Shifted returns the scene with each flow's Begin put off by a random part of maxShift, or of the
+// shortest gap between two flows if that is shorter. The flows therefore begin in the same order as
+// before, and within the time that the scene's name says.
 func (s Scene) Shifted(seed uint64) Scene {
-	most := mostShift
+	limit := maxShift
 	for _, a := range s.Flows {
 		for _, b := range s.Flows {
 			if b.Begin > a.Begin {
-				most = min(most, b.Begin-a.Begin)
+				limit = min(limit, b.Begin-a.Begin)
 			}
 		}
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s.Flows = slices.Clone(s.Flows)
 	for i := range s.Flows {
-		s.Flows[i].Begin += time.Duration(rng.Int64N(int64(most)))
+		s.Flows[i].Begin += time.Duration(rng.Int64N(int64(limit)))
 	}
 	return s
 }
@@ -199,21 +204,21 @@ type stage struct {
 	seed     uint64
 	now      time.Duration
 	pairs    []*netsim.Pair
-	live     []*netsim.Pair // pairs in which something will still happen
+	live     []*netsim.Pair // pairs with events to come
 	flows    []flow
 	there    *netsim.Link // the first of the links that share the bottleneck
 	sampled  time.Duration
 	changed  int              // number of Trips applied so far
-	siblings *sealed.Siblings // the server's sessions; nil unless OneServer is set
+	siblings *sealed.Siblings // the server's sessions; nil if OneServer isn't set
 	result   Result
 }
 
 // A flow is a running flow as seen by the stage.
 type flow interface {
 	received() int           // bytes of payload, each counted once
-	ended() time.Duration    // arrival of the last byte since the start of the scene; 0 if it has not arrived
-	delays() []time.Duration // time each packet of play took
-	spurious() uint64        // packets that were declared lost but arrived
+	ended() time.Duration    // arrival of the last byte, since the start of the scene; 0 = not yet
+	delays() []time.Duration // how long each packet of play took
+	spurious() uint64        // number of packets that were declared lost but arrived
 }
 
 // Run plays a scene. The seed decides every random draw. It panics if a machine returns an error.
@@ -232,7 +237,7 @@ func newStage(s Scene, seed uint64) *stage {
 	return newStageOf(s, seed, nil)
 }
 
-// newStageOf is newStage with the sessions of a server, which may include sessions on other
+// newStageOf is like newStage, but our flows join the sessions of a server, which may be on several
 // stages. If siblings is nil, each of our flows belongs to a different program.
 func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	st := &stage{Scene: s, seed: seed, siblings: siblings}
@@ -273,8 +278,8 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	there.Seed = seed + uint64(i)*7919
 	back.Seed = there.Seed
 	begin := netsim.Epoch.Add(f.Begin)
-	rtt := st.handshake(there, back)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, rtt, st.siblings)
+	rtt := handshakeTrip(there, back)
+	a, b, watched := f.machines(seed+uint64(i), begin, st.There.Rate, rtt, st.siblings)
 	p := netsim.NewPair(a, b, netsim.PairConfig{
 		AtoB: there, BtoA: back,
 		Start: begin.Add(-f.lead()),
@@ -298,16 +303,15 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	st.flows = append(st.flows, watched)
 }
 
-// handshake returns the round trip that QUIC's handshake measures with full packets both
-// ways.
-func (st *stage) handshake(there, back netsim.Config) time.Duration {
+// handshakeTrip returns the round trip that QUIC's handshake measures with full packets both ways.
+func handshakeTrip(there, back netsim.Config) time.Duration {
 	const bits = 8 * (maxPacket + netsim.UDPOverhead)
 	sending := bits*1e9/float64(there.Rate) + bits*1e9/float64(back.Rate)
 	return there.Delay + back.Delay + time.Duration(sending)
 }
 
-// changeTrip changes the round trip of all pairs when it is time. No packet was sent since
-// that time, because pairs are played in the order of their events.
+// changeTrip applies the changes of the round trip that are due to all pairs. No packet has been
+// sent since they became due, because the pairs are played in the order of their events.
 func (st *stage) changeTrip() {
 	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
 		trip := st.Trips[st.changed]
@@ -327,8 +331,8 @@ func (st *stage) changeTrip() {
 	}
 }
 
-// first returns the pair whose next event is earliest. Pairs share bottlenecks, so packets
-// must enter these in order.
+// first returns the pair with the earliest next event. This order matters because pairs share the
+// bottleneck, which packets must enter in order.
 func (st *stage) first() *netsim.Pair {
 	first := st.live[0]
 	for _, p := range st.live[1:] {

@@ -5,7 +5,7 @@ import "runtime"
 // Heap returns the number of bytes alive on the heap.
 func Heap() int {
 	runtime.GC()
-	runtime.GC() // the second run also frees the content of sync.Pools
+	runtime.GC() // the second run also frees the contents of sync.Pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)

@@ -11,9 +11,9 @@ import (
 // Nobody is the ID of a user that owns nothing.
 const Nobody = 65534
 
-// AsNobody runs do on one thread. If the test runs as root, who may read any file, do has the
-// file access rights of Nobody. Files that do may read must be readable by others or belong
-// to Nobody.
+// AsNobody runs do on one thread. If the test runs as root, which may read any file, do has only
+// the file access rights of Nobody. It can then read only files that belong to Nobody or that
+// others may read.
 func AsNobody(t testing.TB, do func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

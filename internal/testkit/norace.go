@@ -2,6 +2,6 @@
 
 package testkit
 
-// Race says whether the race detector is on. If so, sync.Pool drops some of its values, so
-// memory is not always reused.
+// Race reports whether the race detector is on, in which case sync.Pool drops some of its values,
+// so memory isn't always reused.
 const Race = false

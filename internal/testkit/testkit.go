@@ -1,4 +1,4 @@
-// Package testkit has what the tests of many packages share: a leak check, a directory for
+// Package testkit holds helpers for the tests of many packages: a leak check, a directory for
 // temporary files, seeds, and memory measurements.
 package testkit
 
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Main runs a package's tests and fails if a goroutine outlives them. A TestMain needs to
-// call nothing else.
+// Main runs a package's tests and fails if a goroutine outlives them. It is all that a TestMain
+// needs to call.
 func Main(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -26,38 +26,42 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// fuzzing reports whether the fuzzer is running, which has goroutines of its own.
+// fuzzing reports whether the fuzzer is running, which has its own goroutines.
 func fuzzing() bool {
 	f := flag.Lookup("test.fuzz")
 	return f != nil && f.Value.String() != ""
 }
 
-// settles waits until there are no more goroutines than before. It returns false after 5 s.
+// settleTime is how long goroutines that were told to end may take, even on a busy machine.
+const settleTime, settleStep = 5 * time.Second, 10 * time.Millisecond
+
+// settles waits until there are no more goroutines than before, and reports whether that happened
+// within settleTime.
 func settles(before int) bool {
-	for range 500 {
+	for range settleTime / settleStep {
 		if runtime.NumGoroutine() <= before {
 			return true
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(settleStep)
 	}
 	return false
 }
 
-// TempDir gives a test its own directory for temporary files. It fails the test if a file is
-// left there.
+// TempDir gives a test its own directory for temporary files, and fails the test if it leaves a
+// file there.
 func TempDir(t testing.TB) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir) // the variable of Windows
+	t.Setenv("TMP", dir) // as Windows calls it
 	t.Cleanup(func() {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left in the folder for temporary files: %v (%v)", left, err)
+			t.Errorf("temporary files not removed: %v (%v)", left, err)
 		}
 	})
 }
 
-// Brief returns short under -short, which is used for repeated runs and with the race
-// detector. Otherwise it returns full.
+// Brief returns short if -short is set, as it is for repeated runs and with the race detector, and
+// full otherwise.
 func Brief[T any](short, full T) T {
 	if testing.Short() {
 		return short
@@ -65,9 +69,9 @@ func Brief[T any](short, full T) T {
 	return full
 }
 
-// Allocs returns the minimum of up to five results of [testing.AllocsPerRun]. That function
-// counts all allocations, including occasional ones by goroutines of earlier tests, timers and
-// the garbage collector.
+// Allocs returns the minimum of up to five results of [testing.AllocsPerRun], because that function
+// also counts occasional allocations by goroutines of earlier tests, by timers and by the garbage
+// collector.
 func Allocs(runs int, fn func()) float64 {
 	least := testing.AllocsPerRun(runs, fn)
 	for i := 0; i < 4 && least > 0; i++ {
@@ -76,8 +80,8 @@ func Allocs(runs int, fn func()) float64 {
 	return least
 }
 
-// Seed returns the seed in QUIVER_SEED, or a random one if it is not set. It logs the seed, so
-// that a failure can be repeated.
+// Seed returns the seed in QUIVER_SEED, or a random one if that is not set. It logs the seed so
+// that a failure can be reproduced.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
