@@ -10,13 +10,13 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A bot is a client. It has a world of its own, in which the server opens copies of the
-// actors that are relevant to the bot.
+// A bot is a client. It has its own world, in which the server opens copies of the actors that are
+// relevant to the bot.
 type bot struct {
 	world    *rpc.World
 	fighters *rpc.Binding[*proxy]
-	// The fighter that the bot owns (ROLE_AutonomousProxy); nil = none yet. The others
-	// are ROLE_SimulatedProxy.
+	// self is the fighter that the bot owns (Unreal's ROLE_AutonomousProxy), or nil if it has
+	// none yet. The others are ROLE_SimulatedProxy.
 	self   *proxy
 	felt   *felt
 	who    string
@@ -31,8 +31,8 @@ type bot struct {
 	hasLevel   chan error // receives the result of the download
 }
 
-// A proxy is a client's object of a Fighter actor. It holds what the server last sent
-// about the fighter.
+// A proxy is a client's object for a Fighter actor. It holds the fighter's state as last sent by
+// the server.
 type proxy struct {
 	actor  *rpc.Actor
 	pose   Pose
@@ -52,10 +52,10 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	b.world = must(rpc.NewWorld(config))
 	b.fighters = rpc.Bind(b.world, FighterClass, b.open)
 	rpc.Replicate(b.fighters, FighterPose, func(p *proxy) *Pose { return &p.pose })
-	// OnRep_Pose. It runs after all fields of a packet are set.
+	// OnRep_Pose, which runs after all fields in a packet have been set.
 	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) {
 		if p == b.self && p.pose.Health > 0 && old.Health == 0 {
-			b.goal = b.anywhere() // it got up: walk away from here
+			b.goal = b.anywhere() // it got up, so walk away
 		}
 	})
 	feel := func(_ *proxy, call *rpc.Call, wound Wound) {
@@ -63,7 +63,7 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	}
 	rpc.On(b.fighters, Hit, feel)
 	rpc.On(b.fighters, Landed, feel)
-	// A game turns its camera to the killer.
+	// A real game would turn its camera to the killer.
 	rpc.On(b.fighters, Killed, func(*proxy, *rpc.Call, rpc.Ref) {})
 	rpc.On(b.fighters, Boom, func(*proxy, *rpc.Call, Spot) { b.booms++ })
 
@@ -78,8 +78,8 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	return b
 }
 
-// open creates the object of a fighter that has become relevant. The fighter's pose has
-// not arrived yet. Code that needs the pose waits for OnRep.
+// open creates the object for a fighter that has become relevant. Since the fighter's pose hasn't
+// arrived yet, code that needs it must wait for OnRep.
 func (b *bot) open(a *rpc.Actor) *proxy {
 	p := &proxy{actor: a, opened: time.Now()}
 	if a.Owned() {
@@ -89,12 +89,12 @@ func (b *bot) open(a *rpc.Actor) *proxy {
 	return p
 }
 
-// tick plays: the bot looks, walks and shoots.
+// tick makes the bot look, walk and shoot.
 func (b *bot) tick(now time.Time) {
 	if b.self == nil || !b.self.actor.Alive() {
 		return
 	}
-	// Only senders start a transfer, so the receiver asks for it with a call of the game.
+	// Only a sender can start a transfer, so the bot asks for it with an RPC.
 	if b.needsLevel {
 		b.needsLevel = Download.Call(b.self.actor, rpc.None{}) != nil
 	}
@@ -103,8 +103,8 @@ func (b *bot) tick(now time.Time) {
 	b.shoot(target, StampOf(now))
 }
 
-// look returns the nearest fighter that is alive, or nil if there is none. All does not
-// include fighters that are no longer relevant.
+// look returns the nearest living fighter, or nil if there is none. All doesn't include fighters
+// that are no longer relevant.
 func (b *bot) look(now time.Time) (nearest *proxy) {
 	here := b.self.pose.Spot()
 	for _, p := range b.fighters.All() {
@@ -154,8 +154,8 @@ func (b *bot) shoot(target *proxy, now Stamp) {
 
 func (b *bot) anywhere() Spot { return Spot{b.random.Float32() * Side, b.random.Float32() * Side} }
 
-// receive reads the level on a goroutine of its own, where a game would write it to disk.
-// OnEnd runs on the world's goroutine.
+// receive reads the level on a separate goroutine, where a real game would write it to disk. OnEnd
+// runs on the world's goroutine.
 func (b *bot) receive(in *stream.IncomingBlob) {
 	in.OnEnd(func(err error) { b.hasLevel <- err })
 	go io.Copy(io.Discard, in)

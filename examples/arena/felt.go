@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// What players feel: the age of what they see, and the time that a reliable call from the
-// server takes.
+// What players notice of the network: the age of the states that they see, and how long a reliable
+// call from the server takes.
 //
-// The age of a fighter that has just become relevant is counted separately. Its first
-// updates wait for a round trip, until the server knows that the fighter is open on the
-// client.
+// The age of a fighter that has just become relevant is counted separately, because its first
+// updates wait a round trip until the server knows that the fighter is open on the client.
 const (
 	age   = "age"
 	fresh = "age of newcomers"
@@ -25,24 +24,24 @@ const (
 
 type feeling struct{ who, when, what string }
 
-// A felt collects these times. Both ends run in one program and share a clock, so a
-// one-way time can be measured.
+// A felt collects these times. It can measure one-way times because both ends run in one program
+// and share a clock.
 type felt struct {
-	mu      sync.Mutex // players may tick on goroutines of their own
+	mu      sync.Mutex // each player may tick on its own goroutine
 	when    string     // part of the match; "" = nothing is measured
 	samples map[feeling][]time.Duration
 }
 
 func newFelt() *felt { return &felt{samples: make(map[feeling][]time.Duration)} }
 
-// begin begins a part of the match.
+// begin starts a part of the match.
 func (f *felt) begin(when string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.when = when
 }
 
-// add adds a sample of what who felt.
+// add adds a sample for a player.
 func (f *felt) add(who, what string, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// The match, as main and the test play it.
+// Parameters of the match, in main and in the test.
 const (
 	Bots   = 16
 	Uplink = 20e6 // bit/s of the server, shared by all its clients
@@ -23,12 +23,12 @@ const (
 	Part   = 10 * time.Second // length of the measurements before the download and after it
 )
 
-// usage prints what the program does. It takes no arguments.
+// usage prints what the program does. It has no arguments.
 func usage() {
 	fmt.Fprintf(flag.CommandLine.Output(), `Usage: go run ./examples/arena
 
-Plays a match on loopback, with a bad network before each socket: %d bots shoot at each other, then one more joins late and downloads
-the level while all play on. After half a minute it prints how long calls and states took before, during and after the download.
+Plays a match on loopback, with an emulated bad network at each socket: %d bots shoot at each other, and one more joins late and downloads
+the level while all continue to play. After half a minute, it prints how long calls and states took before, during and after the download.
 `, Bots)
 }
 
@@ -81,20 +81,20 @@ func main() {
 		fmt.Printf("%d bots play, and one more has downloaded %d MiB in %.1f s\n",
 			Bots, must(LevelSize>>20, err), time.Since(began).Seconds())
 	case <-time.After(3 * time.Minute):
-		log.Fatal("the download does not end")
+		log.Fatal("download did not finish within 3 minutes")
 	}
 	f.begin("after")
 	time.Sleep(Part)
 
 	end()
-	playing.Wait() // after this nobody drives the worlds
+	playing.Wait() // from now on, nothing drives the worlds
 	fmt.Printf("%d of %d shots hit; the late one killed %d and saw %d die\n",
 		server.hits, server.shots, late.kills, late.booms)
 	f.print(os.Stdout)
 }
 
-// drive ticks a world until ctx ends: Unreal's TickDispatch, the simulation, and TickFlush.
-// Each world has a goroutine of its own, as if it were a process.
+// drive ticks a world until ctx ends. A tick consists of Unreal's TickDispatch, the simulation, and
+// TickFlush. Each world has its own goroutine, as if it were a separate process.
 func drive(ctx context.Context, w *rpc.World, tick func(now time.Time)) {
 	ticker := time.NewTicker(time.Second / TickRate)
 	defer ticker.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A server is the authority. All of it runs on the goroutine that drives its world, as on
+// A server is the authority. It runs entirely on the goroutine that drives its world, as on
 // Unreal's game thread, so it needs no locks.
 type server struct {
 	world    *rpc.World
@@ -23,13 +23,13 @@ type server struct {
 	shots, hits int
 }
 
-// A match is the object of the Match actor, on either side.
+// A match is the object for the Match actor, on either end.
 type match struct{ scores rpc.List[rpc.Ref, Score] }
 
-// A fighter is the server's object of a Fighter actor.
+// A fighter is the server's object for a Fighter actor.
 type fighter struct {
 	actor *rpc.Actor
-	pose  Pose // replicated: the game writes to it, and Flush sends what changed
+	pose  Pose // replicated: the game writes it, and Flush sends what changed
 	input Input
 
 	past  [2 * TickRate]Pose // the last two seconds, newest first, to look up what a shooter saw
@@ -47,7 +47,7 @@ func newServer(config rpc.Config, seed uint64) *server {
 	s.bindFighters()
 	matches := rpc.Bind(s.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
 	rpc.ReplicateList(matches, MatchScores, func(m *match) *rpc.List[rpc.Ref, Score] { return &m.scores })
-	// Open for all clients, however late they join.
+	// AlwaysRelevant opens it for all clients, however late they join.
 	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant())
 	return s
 }
@@ -55,9 +55,8 @@ func newServer(config rpc.Config, seed uint64) *server {
 func (s *server) bindFighters() {
 	b := rpc.Bind(s.world, FighterClass, func(a *rpc.Actor) *fighter { return &fighter{actor: a} })
 	rpc.Replicate(b, FighterPose, func(f *fighter) *Pose { return &f.pose })
-	// A fighter is open for clients that are near enough (IsNetRelevantFor). Each
-	// connection views the world from the fighter that it owns. A fighter that is no
-	// longer near closes after 5 s (RelevantTimeout).
+	// A fighter is open for clients whose own fighter is near enough (IsNetRelevantFor), and closes
+	// 5 s after it is no longer near (RelevantTimeout).
 	rpc.At(b, func(f *fighter) (x, y, z float32) { return f.pose.X, f.pose.Y, 0 })
 	rpc.On(b, Steer, func(f *fighter, _ *rpc.Call, input Input) { f.input = input })
 	rpc.Check(b, Shoot, s.mayShoot)
@@ -70,7 +69,7 @@ func (s *server) bindFighters() {
 
 // join spawns the fighter of a new player.
 func (s *server) join(w *rpc.World, conn *rpc.Conn) {
-	// SpawnActorDeferred: the open includes the pose that is set here.
+	// As with SpawnActorDeferred, the message that opens the actor includes the pose set here.
 	actor, f, err := rpc.Spawn(s.fighters, conn, func(f *fighter) {
 		f.pose = Pose{Stamp: StampOf(w.Now()), Health: Health, Ammo: Magazine, Name: f.actor.String()}
 		f.pose.X, f.pose.Y = s.random.Float32()*Side, s.random.Float32()*Side
@@ -82,8 +81,8 @@ func (s *server) join(w *rpc.World, conn *rpc.Conn) {
 	s.match.scores.Set(actor.Ref(), Score{Name: f.pose.Name})
 }
 
-// tick moves all fighters. It writes to the poses and sends nothing. Flush compares the
-// poses with what was sent, and sends the changes.
+// tick moves all fighters. It only writes to the poses; Flush compares them with what was sent, and
+// sends the changes.
 func (s *server) tick(now time.Time) {
 	for _, f := range s.fighters.All() {
 		ready := now.After(f.ready)
@@ -106,28 +105,28 @@ func (s *server) tick(now time.Time) {
 	}
 }
 
-// mayShoot is the other half of WithValidation: whether this caller may do this now. An
-// error closes the caller's connection. So mayShoot rejects only what no honest client
-// does, however late its calls arrive.
+// mayShoot is the other half of WithValidation. It checks whether the caller may shoot now. Since
+// an error closes the caller's connection, mayShoot rejects only what no honest client does,
+// however late its calls arrive.
 func (s *server) mayShoot(f *fighter, call *rpc.Call, shot Shot) error {
-	// Two shots arrive together if the first was lost and sent again. So the pauses that
-	// count are those that the shooter reports. RateLimit in the declaration limits what
-	// a client can gain by lying.
+	// Two shots arrive together if the first was lost and sent again, so the pause that counts is
+	// the one that the shooter reports. RateLimit in the declaration limits what a client can gain
+	// by lying.
 	if pause := shot.Fired.Since(f.fired); f.fired != 0 && pause < Cooldown {
-		return fmt.Errorf("shot again after %v", pause)
+		return fmt.Errorf("shot again after %v; the limit is %v (Cooldown)", pause, Cooldown)
 	}
 	// Positions are rounded on the wire.
 	if _, distance, known := s.seen(f, call.Conn, shot); known && distance > Reach+1 {
-		return fmt.Errorf("shot at %v, %.0f m away", shot.Target, distance)
+		return fmt.Errorf("shot at %v from %.0f m away; the limit is %d m (Reach)", shot.Target, distance, Reach)
 	}
 	return nil
 }
 
-// seen returns the target of a shot, and the distance at which the shooter saw the
-// target. known is false if that was too long ago, or if the target is gone.
+// seen returns the target of a shot, and the distance at which the shooter saw it. known is false
+// if that was too long ago, or if the target no longer exists.
 //
-// seen asks the connection and not the world, because nobody can shoot an actor that is
-// not open on their connection.
+// seen looks up the actor in the connection, not in the world, because nobody can shoot an actor
+// that isn't open on their connection.
 func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, distance float32, known bool) {
 	target, ok := s.fighters.Of(conn.Actor(shot.Target))
 	if !ok {
@@ -149,9 +148,9 @@ func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	return Spot{}, false
 }
 
-// shoot is Shoot_Implementation. It silently ignores a request that an honest client may
-// send too late. The player may have been hit while its shot was in flight, or may not
-// know yet that its magazine is empty.
+// shoot is Shoot_Implementation. It silently ignores a request that an honest client may send too
+// late: the player may have been hit while its shot was in flight, or may not know yet that its
+// magazine is empty.
 func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 	f.fired = shot.Fired
 	target, _, known := s.seen(f, call.Conn, shot)
@@ -179,23 +178,22 @@ func (s *server) hit(by, target *fighter, now time.Time) {
 	}
 	target.ready = now.Add(Down)
 	Killed.Call(target.actor, by.actor.Ref())
-	// To all clients that see the target. The server binds no handler, because nobody
-	// watches there.
+	// This goes to all clients that see the target. The server has no handler for it, because
+	// nobody watches there.
 	Boom.Call(target.actor, target.pose.Spot())
 	s.score(by, 1, 0)
 	s.score(target, 0, 1)
 }
 
-// score adds to a row of the scores. Set marks the row as changed (MarkItemDirty), so
-// long lists need not be compared.
+// score adds to a row of the scores. Set marks the row as changed (MarkItemDirty), so that long
+// lists needn't be compared.
 func (s *server) score(f *fighter, kills, deaths uint16) {
 	row, _ := s.match.scores.Get(f.actor.Ref())
 	s.match.scores.Set(f.actor.Ref(), Score{row.Name, row.Kills + kills, row.Deaths + deaths})
 }
 
-// download sends the level, which is all zeros here, to the caller. Start returns at
-// once, and the stream uses the rate that play leaves. Start fails only if the client is
-// disconnecting.
+// download sends the level, which consists of zeros here, to the caller. Start returns immediately,
+// and the stream uses the rate that play leaves. Start fails only if the client is disconnecting.
 func (s *server) download(_ *fighter, call *rpc.Call, _ rpc.None) {
 	_, _ = Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize)
 }

@@ -1,5 +1,5 @@
-// Putget puts files on a server and gets them back. It is an example to learn from. An
-// interrupted transfer continues where it stopped.
+// Putget puts files on a server and gets them back. It is an example to learn from. Interrupted
+// transfers continue where they stopped.
 //
 //	putget serve DIR TOKEN ADDR                 prints the address and the certificate's fingerprint
 //	putget put ADDR FINGERPRINT TOKEN FILE
@@ -24,9 +24,8 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// Both ends declare the same things: the class Desk, the requests that a client makes to
-// its desk, and the blobs that either end sends. The server spawns one desk for each
-// client.
+// Both ends declare the same class Desk, the requests that a client makes to its desk, and the
+// blobs that either end sends. The server spawns one desk for each client.
 var (
 	Desk  = rpc.NewClass("Desk")
 	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // name the file that I sent
@@ -43,12 +42,12 @@ type File struct {
 // Validate runs on both ends before any handler.
 func (f File) Validate() error {
 	if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) || f.Name[0] == '.' {
-		return fmt.Errorf("%q is no file's name", f.Name)
+		return fmt.Errorf("%q is not a valid file name", f.Name)
 	}
 	return nil
 }
 
-// A place is the server or a client: a folder, and a world that streams.
+// A place is the server or a client. It has a folder, and a world that streams.
 type place struct {
 	dir     string
 	parts   *disk.Store // files being received, and files that have no name yet
@@ -56,36 +55,36 @@ type place struct {
 	streams *stream.Streams
 }
 
-// maxServed is the maximum size of a file that the server accepts, and the maximum it
-// keeps in parts in total.
+// maxServed is the maximum size of a file that the server accepts, and of all files together that
+// it keeps in parts.
 const maxServed = 1 << 30
 
-// maxAtOnce is the number of files that the server reads for one client at a time, even
-// if the client asks for more, or no longer waits for them.
+// maxAtOnce is how many files the server reads for one client at a time, even if the client asks
+// for more or no longer waits for them.
 const maxAtOnce = 4
 
-// newPlace returns a place that accepts files of up to limit bytes each, and keeps at
-// most limit bytes in parts; negative = no limit.
+// newPlace returns a place that accepts files of up to limit bytes each, and keeps up to limit
+// bytes in parts; negative = no limit.
 func newPlace(dir string, limit int64, config rpc.Config) (*place, error) {
 	p := &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
 	p.parts.MaxBytes = limit
 	p.parts.MaxIdentityBytes = limit
-	// Use sealed packets if the peer has them too. Random loss hardly slows them down.
+	// Use sealed packets if the peer has them too, because random loss hardly slows them down.
 	config.Sealed = true
 	world, err := rpc.NewWorld(config)
 	if err != nil {
 		return nil, err
 	}
 	p.world = world
-	// MaxBytes refuses files that are larger than the store. The store itself refuses no
-	// transfer: it only does not keep the content. MaxQueued is small because each file
-	// that waits to be sent is open.
+	// MaxBytes rejects files that are larger than the store, because the store itself rejects no
+	// transfer but just doesn't keep the content. MaxQueued is small because each file that waits
+	// to be sent is open.
 	p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: limit, MaxQueued: maxAtOnce})
 	return p, err
 }
 
-// send starts to send a file. The digest is the transfer's key, so the part that arrived
-// before a connection was lost is not sent again.
+// send starts to send a file. The digest is the transfer's key, so what arrived before a connection
+// was lost isn't sent again.
 func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -138,8 +137,8 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	return p.world.Run(ctx)
 }
 
-// bindDesks handles the requests of the server's clients. A handler runs in the tick, which
-// must not wait for a slow disk, so each request continues on a goroutine of its own.
+// bindDesks handles the requests of the server's clients. A handler runs in the tick, which must
+// not wait for a slow disk, so each request continues on a separate goroutine.
 func (p *place) bindDesks() {
 	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
 	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
@@ -156,17 +155,16 @@ func (p *place) bindDesks() {
 	})
 }
 
-// keep gives a file that a client sent its name.
+// keep gives its name to a file that a client sent.
 func (p *place) keep(f File) error {
 	err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("it was not kept: others are being put that leave it no room, or the same is")
+		return errors.New("content was not kept, because other puts left it no room, or another put of the same content took it")
 	}
 	return err
 }
 
-// visit connects to a server and waits until the server has spawned the desk. Then it
-// puts or gets the file name, and disconnects.
+// visit connects to a server, waits for its desk, puts or gets the named file, and disconnects.
 func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
 	pin, err := cert.Pinned(fingerprint)
 	if err != nil {
@@ -178,7 +176,7 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 	desks := make(chan *rpc.Actor, 1)
 	files := make(chan *stream.IncomingBlob, 1)
-	// This client asks for one at a time.
+	// This client gets only one file.
 	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in })
 	rpc.Bind(p.world, Desk, func(a *rpc.Actor) *place { desks <- a; return p })
 	go p.world.Run(ctx)
@@ -198,11 +196,13 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 }
 
-// put sends a file until the server has it under its name. It may have to try again,
-// because another client that puts the same content may take the only copy that the store
-// keeps.
+// maxTries is how often a client sends a file. A second conflict in a row is unlikely.
+const maxTries = 3
+
+// put sends a file until the server has it under its name. It may have to try again if another
+// client puts the same content, of which the store keeps only one copy.
 func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
-	for tries := 3; ; tries-- {
+	for try := 1; ; try++ {
 		t, digest, err := p.send(desk.Conn(), path)
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 		if err = t.Wait(ctx); err == nil {
 			_, err = Keep.Ask(ctx, desk, File{filepath.Base(path), digest})
 		}
-		if !errors.As(err, new(*rpc.RequestError)) || tries == 1 {
+		if !errors.As(err, new(*rpc.RequestError)) || try == maxTries {
 			return err
 		}
 	}

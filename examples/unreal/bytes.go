@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// sendBytes is the exercise at the article's end: any value becomes a TArray<uint8>,
-// which is then streamed. A blob does the rest: pieces, gates and a digest.
+// sendBytes is the exercise at the end of the article: it turns any value into a TArray<uint8> and
+// streams that. A blob takes care of cutting it into pieces, of flow control and of a digest.
 //
 // JSON stands in for Unreal's FMemoryWriter. A game uses the format of its save games.
 func sendBytes(peer *stream.Peer, value any) (*stream.Transfer, error) {
@@ -20,11 +20,11 @@ func sendBytes(peer *stream.Peer, value any) (*stream.Transfer, error) {
 	return SaveGame.Start(peer, bytes.NewReader(b), int64(len(b)))
 }
 
-// receiveBytes is FMemoryReader. Call it on a goroutine of its own, because it waits
-// while the world continues.
+// receiveBytes is the counterpart of FMemoryReader. Call it on a separate goroutine, because it
+// blocks while the world continues.
 //
-// It reads to the end, where the digest is checked and the sender is told that everything
-// has arrived. Validate a client's data before you use it.
+// It reads to the end, because only then is the digest verified and the sender told that everything
+// arrived. Validate a client's data before using it.
 func receiveBytes(in io.Reader, value any) error {
 	b, err := io.ReadAll(in)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// An end is the server or a client: a world, and the data that arrived by topics.
+// An end is the server or a client. It has a world, and the data that arrived through topics.
 type end struct {
 	world       *rpc.World
 	streams     *stream.Streams
@@ -46,7 +46,7 @@ func collect[T any](topic *stream.Array[T], streams *stream.Streams, into *[]T) 
 	})
 }
 
-// load reads a blob on its own goroutine, and posts its value to the world's.
+// load reads a blob on a separate goroutine, and posts its value to the world's.
 func (e *end) load(in *stream.IncomingBlob) {
 	var save []MyData
 	err := receiveBytes(in, &save)
@@ -68,8 +68,8 @@ func newServer(config rpc.Config) *end {
 	return e
 }
 
-// controller returns the controller of the only client, on the server or as the client's
-// copy. It returns nil if there is none.
+// controller returns the server's controller of the only client, or the client's copy of it, or nil
+// if there is none.
 func (e *end) controller() *controller {
 	for _, c := range e.controllers.All() {
 		return c
@@ -77,7 +77,7 @@ func (e *end) controller() *controller {
 	return nil
 }
 
-// A journal keeps the log of an end. Any goroutine may log.
+// A journal keeps the log of an end. It is safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -89,7 +89,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// find returns the first line that contains word, without its time, or "".
+// find returns the first line that contains word, without its time, or "" if there is none.
 func (j *journal) find(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

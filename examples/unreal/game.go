@@ -1,7 +1,6 @@
-// Unreal is the article on streaming data over Unreal's reliable RPCs, in Go. It has the
-// article's game mode and player controller, the two ways that fail, and the one that
-// works. It is for readers who know the original: comments give the Unreal name of each
-// thing.
+// Unreal is a Go version of the article on streaming data over Unreal's reliable RPCs. It has the
+// article's game mode and player controller, the two ways that fail, and the one that works. For
+// readers who know the original, comments give the Unreal name of each thing.
 //
 // Read the files in this order:
 //
@@ -9,7 +8,7 @@
 //   - gamemode.go is what fails
 //   - controller.go is what works
 //   - nested.go sends arrays inside of arrays
-//   - bytes.go is the exercise at the article's end
+//   - bytes.go is the exercise at the end of the article
 //   - end.go is a server or a client
 //   - story.go plays all of this
 //   - main.go connects the ends over sockets
@@ -30,16 +29,15 @@ type MyData struct {
 
 const (
 	maxBytesPerRPC = 32 << 10 // MaxBytesPerRPC: half of NetMaxConstructedPartialBunchSizeBytes
-	// elementSize is ElementSize, the pessimistic sizeof. An encoded struct has one byte
-	// in front, and these fields take up to 5 bytes each.
+	// elementSize is ElementSize, an upper bound of the encoded size: one byte for the struct, and
+	// up to 5 bytes for each of its fields.
 	elementSize = 1 + 4*5
 	maxChunk    = maxBytesPerRPC / elementSize // MAXCHUNKSIZE, in elements
 
-	elements = 40_000 // elements of Data: 26 RPCs, while the reliable buffer has room for 8
+	elements = 40_000 // elements of Data; they need 26 RPCs, but the reliable buffer has room for only 8
 )
 
-// AMyPlayerController: here a class and its net functions are variables, declared once
-// for both ends.
+// AMyPlayerController. A class and its RPCs are variables, declared once for both ends.
 var (
 	PlayerController = rpc.NewClass("PlayerController")
 
@@ -53,7 +51,7 @@ var (
 	ServerNotifyAllDataReceived = rpc.Server[rpc.None](PlayerController, "ServerNotifyAllDataReceived", rpc.Reliable)
 )
 
-// Topics of the streamer need no actor and no RPCs of the game. See nested.go and
+// Topics of the streamer, which need neither actors nor RPCs of the game. See nested.go and
 // bytes.go.
 var (
 	Bounded  = stream.NewArray[BoundedStruct]("bounded")
@@ -62,7 +60,7 @@ var (
 	SaveGame = stream.NewBlob("savegame")
 )
 
-// makeData returns Data for the game mode, or for a client.
+// makeData returns n elements of Data.
 func makeData(n int) []MyData {
 	data := make([]MyData, n)
 	for i := range data {

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	profile := flag.String("profile", "Off", "UE's packet emulation, both ways: Off, Average, Bad or BufferBloat")
+	profile := flag.String("profile", "Off", "Unreal's packet emulation in both directions: Off, Average, Bad or BufferBloat")
 	flag.Parse()
 	if err := play(os.Stdout, must(emulation.Profile(*profile))); err != nil {
 		log.Fatal(err)
@@ -25,10 +25,10 @@ func main() {
 }
 
 // play plays the story over loopback.
-func play(w io.Writer, weather emulation.Settings) error {
+func play(w io.Writer, network emulation.Settings) error {
 	config := rpc.Config{Sealed: true}
-	if weather != (emulation.Settings{}) {
-		config.Emulation = &weather
+	if network != (emulation.Settings{}) {
+		config.Emulation = &network
 	}
 	server := newServer(config)
 	certificate := must(cert.Development("localhost"))
@@ -59,12 +59,12 @@ func (n *sockets) join(w *rpc.World) error {
 	}
 	n.worlds = append(n.worlds, w)
 	joined := make(chan error, 1)
-	go func() { // Dial waits for the server, so the worlds must tick meanwhile.
+	go func() { // Dial waits for the server, so the worlds must tick in the meantime.
 		_, err := rpc.Dial(context.Background(), n.addr, pin, w)
 		joined <- err
 	}()
 	if !n.until(patience, func() bool { return len(joined) > 0 }) {
-		return errors.New("nobody is let in")
+		return fmt.Errorf("no connection within %v", patience)
 	}
 	return <-joined
 }
@@ -85,7 +85,7 @@ func (n *sockets) until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// close closes all connections, the clients' first.
+// close closes all connections, beginning with the clients'.
 func (n *sockets) close() {
 	for _, w := range slices.Backward(n.worlds) {
 		_ = w.Close(context.Background(), rpc.HostClosedConnection, "the story is over")

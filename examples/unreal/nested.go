@@ -4,8 +4,8 @@ import "github.com/quivernet/quiver/stream"
 
 // A BoundedStruct is FMyStruct with its inner array at its maximum size.
 //
-// The tag is InnerArrayMaxSize, and the pessimistic size follows from it. NewArray panics
-// without such a tag, and an element that exceeds it ends its transfer with
+// The tag is InnerArrayMaxSize, which determines the upper bound of the encoded size. NewArray
+// panics without such a tag, and an element that exceeds it ends its transfer with
 // stream.ErrTooLarge.
 //
 // Short inner arrays waste room, because an RPC has as many elements as fit at their
@@ -15,12 +15,12 @@ type BoundedStruct struct {
 	Inner []float32 `quiver:"max=100"`
 }
 
-// A Struct is FMyStruct whose inner array is sent separately. Inner is the number of the
-// following floats that belong to it.
+// A Struct is FMyStruct with an inner array that is sent separately. Inner is how many of the next
+// floats belong to it.
 type Struct struct{ ID, Inner uint32 }
 
-// sendNested sends elements with their inner arrays in both ways. A topic is an RPC and
-// its TickActor in one, on channels of its own. There is no order between topics.
+// sendNested sends elements with their inner arrays in both ways. A topic combines an RPC with its
+// TickActor, on separate channels, so there is no order between topics.
 func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Transfer, err error) {
 	bounded, err := Bounded.Start(peer, all)
 	if err != nil {
@@ -35,7 +35,7 @@ func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Tra
 	return []*stream.Transfer{bounded, structs, floats}, err
 }
 
-// separate returns two arrays of elements that contain no arrays, and so need no bound.
+// separate returns two arrays whose elements contain no arrays and therefore need no bound.
 func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
 	for _, s := range all {
 		structs = append(structs, Struct{ID: s.ID, Inner: uint32(len(s.Inner))})
@@ -44,8 +44,8 @@ func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
 	return structs, floats
 }
 
-// join reverses separate after both arrays have arrived. It checks each count before it
-// uses it, because the counts come from the other end.
+// join reverses separate after both arrays have arrived. It checks each count before using it,
+// because the counts come from the other end.
 func join(structs []Struct, floats []float32) (all []BoundedStruct) {
 	for _, s := range structs {
 		n := int(min(int64(s.Inner), int64(len(floats))))

@@ -12,36 +12,35 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A network connects the worlds and lets them tick, over sockets or, in a test, in
-// virtual time. All of the game runs on the goroutine that calls it, as on Unreal's game
-// thread.
+// A network connects the worlds and makes them tick, over sockets or, in tests, in virtual time.
+// The whole game runs on the goroutine that calls its methods, as on Unreal's game thread.
 type network interface {
-	// join connects a client's world to the server's, and returns when it has joined.
+	// join connects a client's world to the server's, and returns when they are connected.
 	join(w *rpc.World) error
 	// until ticks all worlds until done returns true, or limit has passed.
 	until(limit time.Duration, done func() bool) (reached bool)
 }
 
-// A stage is where the story is played: the server, and one client at a time.
+// A stage runs the parts of the story, with the server and one client at a time.
 type stage struct {
 	network
 	server, client *end
 	mode           gameMode
 }
 
-// patience is long enough for the worst of the emulated networks.
+// patience is long enough for the worst emulated network.
 const patience = 2 * time.Minute
 
-// wait ticks until done returns true, or until the server fails.
+// wait ticks until done returns true or the server fails.
 func (s *stage) wait(done func() bool) error {
 	if !s.until(patience, func() bool { return done() || s.server.failed != nil }) {
-		return errors.New("it does not end")
+		return fmt.Errorf("no end within %v", patience)
 	}
 	return s.server.failed
 }
 
-// end waits until a stream.Calling has sent everything, or until a stream.Transfer has
-// ended. A Transfer ends when the peer's application has everything.
+// end waits until a stream.Calling has sent everything, or until a stream.Transfer has ended, which
+// is when the peer's application has received everything.
 func (s *stage) end(t interface {
 	Done() <-chan struct{}
 	Err() error
@@ -56,17 +55,17 @@ func (s *stage) end(t interface {
 	}), t.Err())
 }
 
-// whole waits until got reports that all elements have arrived, and compares them with
-// the elements that were sent.
+// whole waits until got reports that all elements arrived, and compares them with those that were
+// sent.
 func (s *stage) whole(got func() ([]MyData, bool)) error {
 	err := s.wait(func() bool { _, all := got(); return all })
 	if data, _ := got(); err == nil && !slices.Equal(data, s.mode.data) {
-		return fmt.Errorf("%d elements were sent, %d came, and they differ", len(s.mode.data), len(data))
+		return fmt.Errorf("%d elements were sent, but %d different ones arrived", len(s.mode.data), len(data))
 	}
 	return err
 }
 
-// enter connects a new client, and waits until it has its controller.
+// enter connects a new client, and waits for its controller.
 func (s *stage) enter(config rpc.Config) error {
 	s.client = newEnd(config)
 	if err := s.join(s.client.world); err != nil {
@@ -75,8 +74,8 @@ func (s *stage) enter(config rpc.Config) error {
 	return s.wait(func() bool { return s.client.controller() != nil })
 }
 
-// overflow plays sendInALoop in a Dispatch, as a game would. It waits until the client
-// has logged the reason for its disconnection.
+// overflow runs sendInALoop during a Dispatch, as a game would, and waits until the client has
+// logged why it was disconnected.
 func (s *stage) overflow() (sent int, err error) {
 	s.server.world.Post(func() { sent, err = s.mode.sendInALoop(s.server.controller()) })
 	waited := s.wait(func() bool {
@@ -103,8 +102,8 @@ func (s *stage) upload() error {
 	return s.whole(s.server.controller().result)
 }
 
-// nested sends elements with inner arrays to the client, in both ways at the same time:
-// bounded, and separately.
+// nested sends elements with inner arrays to the client, both bounded and separately, at the same
+// time.
 func (s *stage) nested() error {
 	all := makeNested(2000)
 	peer := s.server.streams.Peer(s.server.world.Conns()[0])
@@ -118,7 +117,7 @@ func (s *stage) nested() error {
 	}
 	joined := join(s.client.structs, s.client.floats)
 	if !slices.EqualFunc(all, s.client.bounded, equal) || !slices.EqualFunc(all, joined, equal) {
-		return errors.New("what came differs")
+		return errors.New("elements that arrived differ from those that were sent")
 	}
 	return nil
 }
@@ -135,11 +134,11 @@ func (s *stage) bytes() error {
 	return s.whole(func() ([]MyData, bool) { return s.server.save, s.server.save != nil })
 }
 
-// folded matches a line of the story. A line ends between words, before the 100th column.
+// folded matches a line of the story, which ends between words before the 100th column.
 var folded = regexp.MustCompile(`(.{1,96})(?: |$)`)
 
-// tell plays everything and prints what happened. It returns an error if the outcome is
-// not what the article says.
+// tell runs all parts and prints what happened. It returns an error if the outcome differs from the
+// article's.
 func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	say := func(format string, args ...any) {
 		fmt.Fprint(w, folded.ReplaceAllString(fmt.Sprintf(format, args...), "   $1\n"))
@@ -160,7 +159,7 @@ func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	if !ok || closed.Code != rpc.ReliableBufferOverflow {
 		return fmt.Errorf("the loop: %w", err)
 	}
-	say("%d went well, the next closed the connection", sent)
+	say("%d calls succeeded, and the next one closed the connection", sent)
 	say("server's log: %s", s.server.log.find("ReliableBufferOverflow"))
 	say("client's log: %s", s.client.log.find("ReliableBufferOverflow"))
 
@@ -171,12 +170,12 @@ func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	if err := s.download(); err != nil {
 		return err
 	}
-	say("all arrived, and never were more than %d of 256 entries taken", s.server.controller().peak)
+	say("all arrived, and no more than %d of 256 entries were ever in use", s.server.controller().peak)
 	for _, part := range []struct {
 		title string
 		play  func() error
 	}{
-		{"4. The same to the server, by stream.Calls", s.upload},
+		{"4. The same to the server, with stream.Calls", s.upload},
 		{"5. Inner arrays, bounded in the element, and sent separately", s.nested},
 		{"6. Anything as bytes, to the server", s.bytes},
 	} {

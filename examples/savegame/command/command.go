@@ -1,5 +1,5 @@
-// Package command is savegame's command line: the server, and what a player
-// does from machine to machine. [Run] runs one command line.
+// Package command is the command line of savegame, for the server and for players' machines. [Run]
+// runs one command line.
 package command
 
 import (
@@ -33,9 +33,9 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// Run runs one command line, without the program's name, and returns the exit
-// code. An error is printed as one line on stderr. When ctx ends the command is
-// interrupted; that is how a server is stopped. Run is safe for concurrent use.
+// Run runs one command line, which doesn't include the program's name, and returns the exit code.
+// It prints an error as one line on stderr. When ctx ends, the command is interrupted, which is how
+// a server is stopped. Run is safe for concurrent use.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := root()
 	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr
@@ -47,15 +47,15 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(err)
 }
 
-// Signals returns a context that ends when the system or a person asks this process to
-// end; a second request kills it. A hangup that was ignored before, as by nohup, stays
-// ignored. So does a second one, because a terminal's hangup is also sent by its shell.
+// Signals returns a context that ends when a signal asks this process to end. A second signal kills
+// the process. A hangup that is already ignored, for example because of nohup, stays ignored. A
+// second hangup is ignored too, because both a terminal and its shell send one.
 func Signals() context.Context {
-	asking := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
-		asking = append(asking, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), asking...)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, func() {
 		signal.Ignore(syscall.SIGHUP)
 		stop()
@@ -68,8 +68,8 @@ const description = `Three machines, three lines:
    savegame login HOST:PORT CODE    on the machine that you play on; savegame invite prints a line for the one after
    savegame put ~/games/world       and there: savegame get world
 
-A put over another version than PATH held last is refused, and so is a get over changes that no version has. Commands
-go on by themselves when the connection is lost, and where they stopped when they are run again.
+A put is refused if PATH did not hold the newest version last, and a get is refused if it would replace changes that no
+version has. Commands reconnect when the connection is lost, and continue where they stopped when they are run again.
 
 Exit codes: ` + exitCodes
 
@@ -81,7 +81,7 @@ func root() *cli.Command {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		root.Version = info.Main.Version
 	}
-	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes, but what is left out or deleted"}}
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show only what is left out or deleted, neither progress nor notes"}}
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints the error
 	return root
 }
@@ -96,31 +96,31 @@ func group(name, summary string, commands ...*cli.Command) *cli.Command {
 	}}
 }
 
-// A job is one command that runs: it writes results to its Writer, and
-// everything else to its ErrWriter.
+// A job is a running command. It writes results to its Writer, and everything else to its
+// ErrWriter.
 type job struct {
 	*cli.Command
 	args []string // missing arguments are empty
-	what string   // what is done, for errors
-	kept string   // what is not lost if it fails, for errors
+	what string   // the operation, for errors
+	kept string   // what isn't lost if it fails, for errors
 }
 
-// command declares a command. Arguments in brackets may be missing, and one
-// with dots may be repeated.
+// command declares a command. Arguments in brackets are optional, and one with dots may be
+// repeated.
 func command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
-	most := len(strings.Fields(args))
-	least := most - strings.Count(" "+args, " [")
+	maxArgs := len(strings.Fields(args))
+	minArgs := maxArgs - strings.Count(" "+args, " [")
 	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, DisableSliceFlagSeparator: true, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
 		given := c.Args().Slice()
-		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
-			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, cmp.Or(args, "no argument"), len(given), given, c.FullName())
+		if len(given) < minArgs || len(given) > maxArgs && !strings.HasSuffix(args, "…") {
+			return usage("%s expects %s, but got %d: %q (see %s --help)", name, cmp.Or(args, "no arguments"), len(given), given, c.FullName())
 		}
-		j := &job{Command: c, args: append(given, make([]string, max(most-len(given), 0))...), what: strings.TrimSpace(strings.TrimPrefix(c.FullName(), c.Root().Name+" ") + " " + c.Args().First())}
+		j := &job{Command: c, args: append(given, make([]string, max(maxArgs-len(given), 0))...), what: strings.TrimSpace(strings.TrimPrefix(c.FullName(), c.Root().Name+" ") + " " + c.Args().First())}
 		return j.ended(ctx, do(ctx, j))
 	}}
 }
 
-// ended returns err with what failed, or that the job was interrupted.
+// ended adds the failed operation to err, or returns that the job was interrupted.
 func (j *job) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -133,26 +133,25 @@ func (j *job) ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", j.what, err)
 }
 
-// usageError returns the error, without printing the help.
+// usageError makes a usage error that doesn't print the help.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return usage("%w (see %s --help)", err, c.FullName())
 }
 
-// note prints something that is useful to know, unless --quiet is given.
+// note prints additional information, unless --quiet is set.
 func (j *job) note(format string, args ...any) {
 	if !j.Bool("quiet") {
 		fmt.Fprintln(j.ErrWriter, plain(fmt.Sprintf(format, args...)))
 	}
 }
 
-// say prints a result. What was done is done, so its error matters only if the
-// result is all that the command produces.
+// say prints a result. Its error matters only if that is all that the command does.
 func (j *job) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(j.Writer, format+"\n", args...)
 	return err
 }
 
-// logger returns a logger of the level, or for off one that discards everything.
+// logger returns a logger for the level of --log. If that is off, it discards everything.
 func (j *job) logger() *slog.Logger {
 	var level slog.Level
 	if level.UnmarshalText([]byte(j.String("log"))) != nil {
@@ -166,20 +165,19 @@ func checked(name, value, usage string, check func(string) error) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: check}
 }
 
-// notEmpty refuses "", which an unset variable would produce, and which would
-// mean the current folder.
+// notEmpty rejects "", which an unset variable produces and which would mean the current folder.
 func notEmpty(text string) error {
 	if text == "" {
-		return errors.New("it is empty")
+		return errors.New("must not be empty")
 	}
 	return nil
 }
 
-// oneOf returns a flag that takes one of some words, the first by default.
+// oneOf returns a flag that accepts one of the words, the first by default.
 func oneOf(name, usage string, words ...string) cli.Flag {
 	return checked(name, words[0], usage, func(word string) error {
 		if !slices.Contains(words, word) {
-			return fmt.Errorf("it is one of %s", strings.Join(words, ", "))
+			return fmt.Errorf("must be one of %s", strings.Join(words, ", "))
 		}
 		return nil
 	})
@@ -187,30 +185,30 @@ func oneOf(name, usage string, words ...string) cli.Flag {
 
 // carrierFlag returns the flag of the carrier of a client's connection.
 func carrierFlag() cli.Flag {
-	return oneOf("carrier", "`CARRIER` of all datagrams: sealed packets beside QUIC's, or quic", "sealed", "quic")
+	return oneOf("carrier", "`CARRIER` of all datagrams: sealed packets, or QUIC alone", "sealed", "quic")
 }
 
-// sizeFlag returns a flag that takes a number of bytes.
+// sizeFlag returns a flag that accepts a number of bytes.
 func sizeFlag(name, value, usage string) cli.Flag {
 	return checked(name, value, usage, func(text string) error {
 		if n, err := humanize.ParseBytes(text); err != nil || n == 0 || n > math.MaxInt64 {
-			return errors.New("it is a size like 500KB, 64MiB or 1.5GB")
+			return errors.New("must be a size such as 500KB, 64MiB or 1.5GB")
 		}
 		return nil
 	})
 }
 
-// size returns the bytes of a sizeFlag, 0 if it is not given.
+// size returns the value of a sizeFlag, or 0 if it isn't set.
 func (j *job) size(flag string) int64 {
-	n, _ := humanize.ParseBytes(j.String(flag)) // the flag has checked it
+	n, _ := humanize.ParseBytes(j.String(flag)) // validated by the flag
 	return int64(n)
 }
 
-// atLeast returns a check of a number's lower bound.
+// atLeast returns a validator of a number's lower bound.
 func atLeast[T cmp.Ordered](least T) func(T) error {
 	return func(n T) error {
 		if n < least {
-			return fmt.Errorf("it is at least %v", least)
+			return fmt.Errorf("must be at least %v", least)
 		}
 		return nil
 	}
@@ -234,7 +232,7 @@ const (
 	exitInterrupted = 130 // what shells return for SIGINT
 )
 
-// A failure is an error that decides the exit code.
+// A failure is an error with its exit code.
 type failure struct {
 	error
 	code int
@@ -242,14 +240,14 @@ type failure struct {
 
 func (f failure) Unwrap() error { return f.error }
 
-// fail returns a failure.
+// fail returns a failure with the given exit code.
 func fail(code int, format string, args ...any) error {
 	return failure{fmt.Errorf(format, args...), code}
 }
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
-// kinds are the errors of other packages that have an exit code of their own.
+// kinds are the errors of other packages that have their own exit codes.
 var kinds = map[int][]error{
 	exitUsage:   {users.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
@@ -260,10 +258,10 @@ var kinds = map[int][]error{
 }
 
 func exitCode(err error) int {
-	if decided, is := errors.AsType[failure](err); is {
-		return decided.code
+	if f, ok := errors.AsType[failure](err); ok {
+		return f.code
 	}
-	if _, is := errors.AsType[cli.ExitCoder](err); is { // an error of help, which has its own code for unknown topics
+	if _, ok := errors.AsType[cli.ExitCoder](err); ok { // help uses another code for unknown topics
 		return exitUsage
 	}
 	for code, kinds := range kinds {
@@ -274,8 +272,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// plain returns a text of the other side for a terminal: what the terminal might obey,
-// such as controls and marks that change the direction of letters, is replaced by U+FFFD.
+// plain makes a text of the other side safe for a terminal. It replaces control characters, and
+// marks that change the direction of letters, by U+FFFD.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -285,28 +283,28 @@ func plain(text string) string {
 	}, text)
 }
 
-// oneLine returns an error, or something else, as one line. Some of it may come from a server.
+// oneLine formats an error or another value, parts of which may come from a server, as one line.
 func oneLine(what any) string {
 	lines := strings.FieldsFunc(fmt.Sprint(what), func(r rune) bool { return r == '\n' || r == '\r' })
 	return plain(strings.Join(lines, "; "))
 }
 
-// errNoAnswer means that a server does not answer in time; it may do so a little later.
+// errNoAnswer means that a server didn't answer in time. It may answer later.
 var errNoAnswer = fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
 
-// explain returns an error that says what went wrong with a server, for the
-// person who has to do something about it.
+// explain returns an error that tells a person what is wrong with the server and what to do about
+// it.
 func explain(server string, err error) error {
 	var closed *rpc.CloseError
 	switch {
 	case errors.Is(err, cert.ErrPinned):
-		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
+		return fail(exitDenied, "server %s has a different fingerprint: it is another server or has a new certificate; if that is intended, log in again", server)
 	case errors.As(err, &closed) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
-		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
+		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server or another machine of yours (savegame invite) prints", server, closed.Reason)
 	case errors.As(err, &closed) && closed.Code == rpc.ProtocolMismatch:
-		return fmt.Errorf("server %s runs another version of savegame, and both must be the same: %s", server, closed.Reason)
+		return fmt.Errorf("server %s runs a different version of savegame: %s", server, closed.Reason)
 	case errors.As(err, &closed):
-		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
+		return fmt.Errorf("server %s: connection ended: %v: %s", server, closed.Code, closed.Reason)
 	case errors.As(err, new(*net.DNSError)):
 		return fail(exitUnreached, "server %s: %w", server, err)
 	case desk.Transient(err):

@@ -60,7 +60,7 @@ func TestDemoTable(t *testing.T) {
 // A demo of a save that the disk has no room for filled that.
 func TestDemoAsksForRoom(t *testing.T) {
 	testkit.TempDir(t)
-	want := []string{"a save of 1.0 EB is written 7 times", "are free: no space left on device (the demo plays in " + os.TempDir(), "$TMPDIR"}
+	want := []string{"save of 1.0 EB is written 7 times", "are free: no space left on device (the demo runs in " + os.TempDir(), "$TMPDIR"}
 	requireFailure(t, runProgram("", "demo", "-size", "1EB", "-clients", "3"), exitFull, want...)
 }
 

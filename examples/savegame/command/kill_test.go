@@ -385,7 +385,7 @@ func TestGetIsNotIntoTheFolderItRunsIn(t *testing.T) {
 	for _, c := range [][2]string{{m.path("world"), "."}, {m.path("world/a"), ".."}, {link, m.path("world")}, {m.path("world/a"), link}} {
 		code, out := run(c[0], "world@1", c[1])
 		require.Equal(t, exitUsage, code, out)
-		require.Contains(t, out, "is run in")
+		require.Contains(t, out, "contains the current folder")
 	}
 	m.holds("world/a/b", "2")
 	code, out := run(m.path("world"), "world", ".") // what is there already is not replaced

@@ -37,12 +37,12 @@ func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
 	two := one.another()
 	one.write("world/a", "1")
 	one.write("world/bad\xff", "mine")
-	one.fails(exitPartly, []string{"put", one.path("world")}, "without 1 thing")
-	require.Contains(t, one.ok("get", "world", one.path("world")), "has it already")
+	one.fails(exitPartly, []string{"put", one.path("world")}, "lacks 1 file")
+	require.Contains(t, one.ok("get", "world", one.path("world")), "already has it")
 	two.ok("get", "world", two.path("world"))
 	two.write("world/a", "2")
 	two.ok("put", two.path("world"))
-	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "things that a put leaves out", "--force")
+	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "files that a put leaves out", "--force")
 	one.holds("world/bad\xff", "mine")
 	one.ok("get", "world", one.path("world"), "--force")
 	one.holds("world/a", "2")
@@ -111,7 +111,7 @@ func TestErasedSavesWereNeverSeen(t *testing.T) {
 	}
 	one.ok("rm", "--forever", "world")
 	two.ok("put", two.write("world", "another one"))
-	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "changes that no version has")
+	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "changes that no existing version has")
 	one.holds("world", "3")
 	one.ok("get", "world", one.path("other"))
 	one.ok("rm", "--forever", "world")
@@ -236,13 +236,13 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	two.ok("put", "--force", two.write("world", "two"))
 	one.ok("restore", "world@1")
 	r := one.run("", "rm", "--forever", "world") // version 2 would go with it
-	requireFailure(t, r, exitConflict, "version 1 was seen here last", "--force deletes it all the same")
+	requireFailure(t, r, exitConflict, "version 1, the last one seen here", "--force to delete it nevertheless")
 	require.NotContains(t, r.stderr, "--keep-both", "which rm has not")
 
 	two.ok("get", "world", two.path("copy"))
 	two.ok("rm", "world")
 	one.ok("restore", "world@2")
-	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 5", "version 1 was seen here last") // what two put it never saw
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 5", "version 1, the last one seen here") // what two put it never saw
 	one.ok("get", "world", one.path("copy"))
 	one.ok("rm", "--forever", "world")
 }
@@ -257,12 +257,12 @@ func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 		return r.stdout
 	}
 	put("1")
-	require.Contains(t, put("1"), "version 1 has all of it already")
+	require.Contains(t, put("1"), "version 1 already has everything")
 	require.Contains(t, put("2"), "version 2")
 	t.Chdir(t.TempDir())
-	require.Contains(t, put("2"), "version 2 has all of it already")
+	require.Contains(t, put("2"), "version 2 already has everything")
 	require.Contains(t, put("1"), "version 3", "in whatever folder it runs")
-	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "no PATH can be beside it")
+	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "cannot be combined with another PATH")
 }
 
 // What a place held was looked up when its content was sent, not when that was
@@ -298,11 +298,11 @@ func TestGetDoesNotLoseWhatABackupLacks(t *testing.T) {
 
 	startServerIn(t, backup, server.addr)
 	get := []string{"get", "world", one.path("world")}
-	one.fails(exitConflict, []string{"put", one.path("world")}, "is of another save than version 2", "or the server has an older backup")
-	one.fails(exitConflict, get, "changes that no version has, or none any more")
-	one.fails(exitConflict, []string{"get", "world@1", one.path("world")}, "or none any more")
+	one.fails(exitConflict, []string{"put", one.path("world")}, "does not follow version 2, the last one seen here", "was restored from a backup")
+	one.fails(exitConflict, get, "changes that no existing version has")
+	one.fails(exitConflict, []string{"get", "world@1", one.path("world")}, "changes that no existing version has")
 	two.ok("put", two.write("world", "another evening"))
-	one.fails(exitConflict, get, "or none any more")
+	one.fails(exitConflict, get, "changes that no existing version has")
 	one.holds("world", "the last evening")
 
 	t.Log("# what is kept beside may be replaced")
@@ -344,7 +344,7 @@ func TestANameThatIsNotFoundForAWhile(t *testing.T) {
 func TestAServerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	err := explain("host:7777", &rpc.CloseError{Code: rpc.ProtocolMismatch, Reason: "one class more"})
-	require.EqualError(t, err, "server host:7777 runs another version of savegame, and both must be the same: one class more")
+	require.EqualError(t, err, "server host:7777 runs a different version of savegame: one class more")
 	require.Equal(t, exitFailed, exitCode(err))
 }
 
@@ -359,7 +359,7 @@ func TestWrongUsageHasOneCode(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
 	for _, server := range []string{"host", "127.0.0.1:99999", "127.0.0.1:nothing"} {
-		m.fails(exitUsage, []string{"ls", "--server", server}, "no HOST:PORT")
+		m.fails(exitUsage, []string{"ls", "--server", server}, "not HOST:PORT")
 	}
 	for _, line := range []string{"help nothing", "token help nothing"} {
 		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, "nothing")
@@ -412,7 +412,7 @@ func TestAnEmptyFolderIsNoServers(t *testing.T) {
 	cancel()
 	var stderr bytes.Buffer
 	require.Equal(t, exitUsage, Run(ended, []string{"serve", "--addr", "127.0.0.1:0", "--dir", ""}, nil, io.Discard, &stderr), &stderr)
-	require.Contains(t, stderr.String(), "-dir: it is empty")
+	require.Contains(t, stderr.String(), "-dir: must not be empty")
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -424,7 +424,7 @@ func TestDoneButNotRemembered(t *testing.T) {
 	t.Parallel()
 	p := &profile{home: t.TempDir()}
 	err := p.edit(func(map[string]sighting) { require.NoError(t, os.Mkdir(p.seenFile(), 0o700)) }) // which no file replaces
-	require.ErrorContains(t, err, "it is done, but cannot be remembered here: ")
+	require.ErrorContains(t, err, "command succeeded, but its result cannot be recorded here: ")
 	require.NotErrorAs(t, err, new(syscall.Errno), "what a full disk says of that is not what became of the command")
 }
 
@@ -435,8 +435,8 @@ func TestWhatIsSaidCanBePasted(t *testing.T) {
 	m := newMachine(t, startServer(t).paste)
 	const name = "my world (1)"
 	m.ok("put", m.write("world", "1"), "--to", name)
-	m.fails(exitConflict, []string{"put", m.write("other", "2"), "--to", name}, `savegame history "my world (1)" and get "my world (1)"@VERSION PATH`)
-	require.Equal(t, "removed my world (1); savegame restore \"my world (1)\" brings it back\n", m.ok("rm", name))
+	m.fails(exitConflict, []string{"put", m.write("other", "2"), "--to", name}, `savegame history "my world (1)" and savegame get "my world (1)"@VERSION PATH`)
+	require.Equal(t, "removed my world (1); restore it with savegame restore \"my world (1)\"\n", m.ok("rm", name))
 	m.ok("restore", name)
 }
 
@@ -603,7 +603,7 @@ func TestReportIsOfAllConnections(t *testing.T) {
 		var err error
 		p.source, err = tree.Scan(ctx, p.paths, tree.ScanOptions{}) // which holds nothing
 		require.NoError(t, err)
-		p.scans = mostScans
+		p.scans = maxScans
 		lost := false
 		s.config.Watch = func(string, int64) (func(int), func()) {
 			if !lost {
@@ -640,7 +640,7 @@ func TestWhatIsNotSoIsNotSaid(t *testing.T) {
 	require.NotContains(t, r.stderr, "has arrived")
 	require.NoError(t, os.WriteFile(filepath.Join(m.home, "seen.json"), []byte("{"), 0o600))
 	r = m.run("", "put", m.write("world", "1"))
-	requireFailure(t, r, exitFailed, "seen.json", "move it away")
+	requireFailure(t, r, exitFailed, "seen.json", "move the file away")
 	require.NotContains(t, r.stderr, "log in")
 }
 

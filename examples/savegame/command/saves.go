@@ -25,17 +25,17 @@ import (
 // saveCommands declares the commands that list saves and edit them.
 func saveCommands() []*cli.Command {
 	asJSON := func() cli.Flag {
-		return &cli.BoolFlag{Name: "json", Usage: "print a JSON array, with digests of what the versions hold"}
+		return &cli.BoolFlag{Name: "json", Usage: "print a JSON array that includes digests of the content"}
 	}
 	return []*cli.Command{
-		client("login", "HOST:PORT CODE", "make this machine a player's, by a line that serve or invite printed", login),
+		client("login", "HOST:PORT CODE", "log this machine in with a line that serve or invite printed", login),
 		client("invite", "", "print the line that logs your next machine in", visiting(invite)),
-		client("ls", "", "list the saves, each by its newest version", visiting(ls), asJSON()),
+		client("ls", "", "list the newest version of each save", visiting(ls), asJSON()),
 		client("history", "NAME", "list the versions of a save", visiting(history), asJSON()),
-		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", visiting(restore)),
-		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", visiting(remove),
-			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},
-			&cli.BoolFlag{Name: "force", Usage: "with --forever, also versions that this machine has not seen"}),
+		client("restore", "NAME[@VERSION]", "make an old version the newest, even of a save in the trash", visiting(restore)),
+		client("rm", "NAME", "move a save to the trash, from which it can be restored for a while", visiting(remove),
+			&cli.BoolFlag{Name: "forever", Usage: "permanently delete all its versions instead"},
+			&cli.BoolFlag{Name: "force", Usage: "with --forever, even if this machine has not seen all versions"}),
 	}
 }
 
@@ -51,17 +51,17 @@ func history(ctx context.Context, s *session, client *desk.Client) error {
 	return s.list(client.History(ctx, name))
 }
 
-// wholeSave returns the save that is the argument of a command about all
-// versions. It fails if the argument names one version.
+// wholeSave returns the argument of a command about all versions of a save. It fails if the
+// argument names a single version.
 func wholeSave(s *session) (name string, err error) {
 	name, _, numbered := strings.Cut(s.args[0], "@")
 	if numbered {
-		return "", usage("%s is about all versions of %s, and not about one (see %s --help)", s.Name, name, s.FullName())
+		return "", usage("%s affects all versions of %s, not a single one (see %s --help)", s.Name, name, s.FullName())
 	}
 	return name, users.CheckName(name)
 }
 
-// list prints what a server knows about versions, for people or for programs.
+// list prints versions for people or, with --json, for programs.
 func (s *session) list(all []versions.Version, err error) error {
 	if err != nil {
 		return err
@@ -73,14 +73,14 @@ func (s *session) list(all []versions.Version, err error) error {
 	if s.Bool("json") {
 		e := json.NewEncoder(s.Writer)
 		e.SetIndent("", "\t")
-		return e.Encode(append([]versions.Version{}, all...)) // no versions are [], and not null
+		return e.Encode(append([]versions.Version{}, all...)) // so that no versions are [] and not null
 	}
 	w := tabwriter.NewWriter(s.Writer, 0, 0, 2, ' ', 0)
 	first := make(map[string]int) // the first version of each content
 	for _, v := range all {
 		key := v.Name + "@" + v.Content.String()
 		when := ""
-		if !v.Time.IsZero() { // the time of a damaged record is unknown
+		if !v.Time.IsZero() { // unknown for a damaged record
 			when = v.Time.Local().Format(time.DateTime)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, describe(v, first[key]), when, v.Machine)
@@ -89,8 +89,8 @@ func (s *session) list(all []versions.Version, err error) error {
 	return w.Flush()
 }
 
-// describe returns what a version is, and whether it is a return to an earlier
-// one, as by a restore, or by a put of the same content.
+// describe describes a version, including whether it returns to the content of an earlier one, as
+// after a restore.
 func describe(v versions.Version, earlier int) string {
 	switch {
 	case v.Kind == versions.Trash:
@@ -115,14 +115,14 @@ func restore(ctx context.Context, s *session, client *desk.Client) error {
 	}
 	s.noteDisplaced(stored.Displaced)
 	if stored.Outcome == versions.Unchanged && !s.again {
-		s.say("restored nothing: version %d, which is the newest, has all of %s", stored.Version.Number, s.args[0])
+		s.say("nothing to restore: version %d, the newest, already has the content of %s", stored.Version.Number, s.args[0])
 	} else {
 		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
 	}
 	return nil
 }
 
-// remove puts a save into the trash, or deletes it.
+// remove moves a save to the trash, or deletes it permanently.
 func remove(ctx context.Context, s *session, client *desk.Client) error {
 	name, err := wholeSave(s)
 	if err != nil {
@@ -139,32 +139,31 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	if _, err = desk.Remove.Ask(ctx, client.Desk(), edit); err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
 	}
-	s.say("removed %s; savegame restore %s brings it back", name, quoted(name))
+	s.say("removed %s; restore it with savegame restore %s", name, quoted(name))
 	return nil
 }
 
-// erase deletes a save permanently, unless its newest version is one that this
-// machine has not seen.
+// erase permanently deletes a save, unless this machine hasn't seen its newest version.
 func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit) error {
 	name := edit.Name
 	_, err := desk.Erase.Ask(ctx, client.Desk(), edit)
 	if errors.Is(err, versions.ErrConflict) {
-		return fail(exitConflict, "%v; --force deletes it all the same, and %s", err, shown(name))
+		return fail(exitConflict, "%v; use --force to delete it nevertheless; %s", err, shown(name))
 	}
-	done := errors.Is(err, versions.ErrNoSave) && (s.again || edit.Seen.Number > 0) // by us, or by another machine
+	done := errors.Is(err, versions.ErrNoSave) && (s.again || edit.Seen.Number > 0) // erased by us or by another machine
 	if err != nil && !done {
 		return err
 	}
-	s.say("removed %s for good", name)
+	s.say("permanently deleted %s", name)
 	return s.forget(name)
 }
 
-// shown returns how a person can look at what is in the way.
+// shown tells a person how to look at a conflicting version.
 func shown(name string) string {
-	return fmt.Sprintf("savegame history %s and get %s@VERSION PATH show what is there", quoted(name), quoted(name))
+	return fmt.Sprintf("to see its versions, run savegame history %s and savegame get %s@VERSION PATH", quoted(name), quoted(name))
 }
 
-// quoted returns a name as shells take it.
+// quoted returns a name as it must be written in a shell.
 func quoted(name string) string {
 	if strings.ContainsAny(name, " ()") {
 		return `"` + name + `"`
@@ -172,25 +171,25 @@ func quoted(name string) string {
 	return name
 }
 
-// pasteLine returns the line that logs a machine in: where the server is, and a code
-// for one machine, with the fingerprint by which the machine recognizes the server.
+// pasteLine returns the command line that logs a machine in. It contains the server's address, a
+// code for one machine, and the fingerprint by which the machine recognizes the server.
 func pasteLine(server, code, fingerprint string) string {
-	raw, _ := hex.DecodeString(fingerprint) // never fails: it is that of a certificate, or of a login that worked
+	raw, _ := hex.DecodeString(fingerprint) // can't fail, because it comes from a certificate or a successful login
 	return fmt.Sprintf("savegame login %s %s.%s", server, plain(code), base64.RawURLEncoding.EncodeToString(raw))
 }
 
 // codeLetters is how long a login code is; anything longer is a token.
 const codeLetters = len("ABCD-EFGH-IJKL")
 
-// login redeems a code for a token and stores that, or stores the token that is given.
+// login exchanges a code for a token, which it stores, or stores a given token.
 func login(ctx context.Context, s *session) error {
 	code, pin, _ := strings.Cut(s.args[1], ".")
 	fingerprint, err := base64.RawURLEncoding.DecodeString(pin)
 	if err != nil || len(fingerprint) != 32 {
-		return usage("the code %q is not whole: paste the line as it was printed", s.args[1])
+		return usage("code %q is incomplete: paste the whole line as it was printed", s.args[1])
 	}
 	if s.Token != "" && s.Fingerprint != hex.EncodeToString(fingerprint) {
-		s.note("this replaces the login at %s; with --profile NAME there can be several", s.Server)
+		s.note("this replaces the login at %s; use --profile NAME to have several", s.Server)
 	}
 	s.Server, s.Fingerprint, s.Machine = s.args[0], hex.EncodeToString(fingerprint), machineName()
 	s.Token, s.config.Token = code, code
@@ -208,8 +207,8 @@ func login(ctx context.Context, s *session) error {
 		if err := writeJSON(s.file(), s.profile); err != nil {
 			return err
 		}
-		s.say("logged in at %s as %s, on %s, by the token %s…", s.Server, plain(s.User), s.Machine, plain(s.Token[:min(4, len(s.Token))]))
-		s.note("now: savegame put PATH, or savegame ls and savegame get NAME")
+		s.say("logged in at %s as %s, on %s, with token %s…", s.Server, plain(s.User), s.Machine, plain(s.Token[:min(4, len(s.Token))]))
+		s.note("next: savegame put PATH, or savegame ls and savegame get NAME")
 		return nil
 	})
 }

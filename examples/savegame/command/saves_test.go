@@ -38,8 +38,8 @@ func TestNewcomer(t *testing.T) {
 	require.Regexp(t, `^put world: version 2, 700 kB in 2 files, \d+ B sent in `, second.ok("put", second.path("world")))
 	require.Regexp(t, `^get world: version 2, 700 kB in 2 files, \d+ B received in `, first.ok("get", "world", first.path("world")))
 	first.holds("world/player.dat", "Bob")
-	require.Contains(t, first.ok("get", "world", first.path("world")), "has it already")
-	require.Equal(t, "put world: version 2 has all of it already\n", first.ok("put", first.path("world")))
+	require.Contains(t, first.ok("get", "world", first.path("world")), "already has it")
+	require.Equal(t, "put world: version 2 already has everything\n", first.ok("put", first.path("world")))
 
 	t.Log("# the server ends when it is told to, and comes back with all that it had")
 	require.Zero(t, server.stop())
@@ -58,14 +58,14 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	one.ok("put", one.write("world", "one and more"))
 
 	two.write("world", "two")
-	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world", 12 B, put by `, "is newer: version 1 was seen here last", "--keep-both", "--force", "get world@VERSION PATH")
-	two.fails(exitConflict, []string{"get", "world", two.path("world")}, two.path("world"), "changes that no version has", "--force")
+	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world", 12 B, put by `, "is newer than version 1, the last one seen here", "--keep-both", "--force", "get world@VERSION PATH")
+	two.fails(exitConflict, []string{"get", "world", two.path("world")}, two.path("world"), "changes that no existing version has", "--force")
 	two.holds("world", "two")
 
 	t.Log("# a look at the other one is no consent to lose it")
 	two.ok("get", "world", two.path("other"))
 	two.holds("other", "one and more")
-	two.fails(exitConflict, []string{"put", two.path("world")}, "version 1 was seen here last")
+	two.fails(exitConflict, []string{"put", two.path("world")}, "version 1, the last one seen here")
 
 	t.Log("# both are kept, and then what is here may be replaced")
 	aside := two.ok("put", "--keep-both", two.path("world"))
@@ -78,12 +78,12 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.ok("get", "world", two.path("elsewhere"))
 	two.ok("put", two.write("elsewhere", "from there"), "--to", "world")
 	r := two.run("", "put", two.write("never", "another"), "--to", "world")
-	requireFailure(t, r, exitConflict, "was never seen here")
-	require.Contains(t, r.stderr, "version 3 is known at another place of this machine")
+	requireFailure(t, r, exitConflict, "has not been seen here")
+	require.Contains(t, r.stderr, "another place of this machine has seen version 3")
 	two.ok("get", "world", two.path("world"))
 
 	t.Log("# nothing is deleted for good that this machine has not seen")
-	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "version 2 was seen here last")
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "version 2, the last one seen here")
 
 	t.Log("# or one's own is the newest")
 	two.ok("put", two.write("world", "two again"))
@@ -94,7 +94,7 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.write("world", "lost on purpose")
 	two.ok("get", "--force", "world", two.path("world"))
 	two.holds("world", "one at last")
-	two.fails(exitUsage, []string{"put", "--force", "--keep-both", two.path("world")}, "both")
+	two.fails(exitUsage, []string{"put", "--force", "--keep-both", two.path("world")}, "exclude each other")
 }
 
 // A machine whose file system keeps neither modes nor times was told about
@@ -130,11 +130,11 @@ func TestVersions(t *testing.T) {
 	m.fails(exitMissing, []string{"get", "world", m.path("none")}, "trash")
 	m.fails(exitMissing, []string{"rm", "world"}, "trash")
 	for _, args := range [][]string{{"rm", "world@1"}, {"rm", "--forever", "world@1"}, {"history", "world@1"}} { // told that there is no such save
-		m.fails(exitUsage, args, args[0]+" is about all versions of world, and not about one", "savegame "+args[0]+" --help")
+		m.fails(exitUsage, args, args[0]+" affects all versions of world, not a single one", "savegame "+args[0]+" --help")
 	}
 	m.ok("restore", "world")
 	require.Equal(t, "first", m.ok("get", "world", "-"))
-	require.Equal(t, "removed world for good\n", m.ok("rm", "--forever", "world"))
+	require.Equal(t, "permanently deleted world\n", m.ok("rm", "--forever", "world"))
 	require.Empty(t, m.ok("ls"))
 	m.fails(exitMissing, []string{"history", "world"}, "history world", "no such save")
 	require.NoFileExists(t, m.path("none"))
@@ -172,15 +172,15 @@ func TestPutOfSeveralPaths(t *testing.T) {
 
 	t.Log("# what is left out stays so, until it is said otherwise")
 	again := []string{"put", m.path("settings.ini"), m.path("saves"), "--to", "game"}
-	require.Contains(t, m.ok(again...), "has all of it already")
+	require.Contains(t, m.ok(again...), "already has everything")
 	m.ok(append(again, "--exclude", "")...)
-	require.Contains(t, m.ok(again...), "has all of it already")
+	require.Contains(t, m.ok(again...), "already has everything")
 	m.ok("get", "game", m.path("whole"))
 	m.holds("whole/saves/debug.log", "noise")
 
 	m.fails(exitUsage, []string{"put", m.write("a:b", "")}, `"a:b"`, "--to NAME")
 	m.fails(exitFailed, []string{"put", m.path("none")}, "put none", m.path("none"))
-	m.fails(exitUsage, []string{"put", "", "--to", "x"}, "empty PATH") // of a variable that is not set
+	m.fails(exitUsage, []string{"put", "", "--to", "x"}, "PATH is empty") // of a variable that is not set
 }
 
 // A save of one file that was got into a folder would have replaced the folder.
@@ -260,7 +260,7 @@ func TestProfile(t *testing.T) {
 	m.ok("put", m.write("b", "2"), "--profile", "work")
 	require.Regexp(t, `^a `, m.ok("ls"))
 	require.Regexp(t, `^b `, m.ok("ls", "--profile", "work"))
-	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in as --profile none; there is a login without --profile, with --profile work; or paste", "savegame login")
+	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in as --profile none; there is a login without --profile, with --profile work, or paste", "savegame login")
 	require.NoDirExists(t, filepath.Join(m.home, "none"), "only a login makes a profile")
 	m.fails(exitUsage, []string{"ls", "--profile", "../up"}, "../up")
 
@@ -276,7 +276,7 @@ func TestProfile(t *testing.T) {
 		require.EqualValues(t, 0o600, info.Mode().Perm(), "it holds a token")
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(m.home, "profile.json"), []byte("{"), 0o600))
-	m.fails(exitFailed, []string{"ls"}, "profile.json", "move it away")
+	m.fails(exitFailed, []string{"ls"}, "profile.json", "move the file away")
 }
 
 // Things over which a new user stumbled.
@@ -301,9 +301,9 @@ func TestLeftOut(t *testing.T) {
 	require.NoError(t, os.Mkdir(m.path("folder"), 0o700))
 	m.write("folder/a", "1")
 	m.write("folder/bad\xff", "2")
-	m.fails(exitPartly, []string{"--quiet", "put", m.path("folder")}, "version 1 is without 1 thing")
+	m.fails(exitPartly, []string{"--quiet", "put", m.path("folder")}, "version 1 lacks 1 file")
 	require.Contains(t, m.ok("ls"), "folder")
-	m.fails(exitPartly, []string{"put", m.path("folder")}, "version 1 is without 1 thing") // none is made
+	m.fails(exitPartly, []string{"put", m.path("folder")}, "version 1 lacks 1 file") // none is made
 }
 
 func TestLoginByToken(t *testing.T) {
@@ -322,14 +322,14 @@ func TestPutOverTheTrash(t *testing.T) {
 	one.ok("put", one.write("world", "2"))
 	one.ok("rm", "world")
 
-	t.Log("# who has not seen what was removed is asked")
-	refused := []string{`version 2 of "world", 1 B, put by `, "version 1 was seen here last; it is in the trash, where ", "--keep-both", "--force"}
+	t.Log("# a machine that has not seen what was removed is refused")
+	refused := []string{`version 2 of "world", 1 B, put by `, "is newer than version 1, the last one seen here; ", " moved the save to the trash on ", "--keep-both", "--force"}
 	two.fails(exitConflict, []string{"put", two.write("world", "other")}, refused...)
-	two.fails(exitConflict, []string{"put", two.write("new", "other"), "--to", "world"}, "was never seen here; it is in the trash")
+	two.fails(exitConflict, []string{"put", two.write("new", "other"), "--to", "world"}, "has not been seen here; ", "moved the save to the trash")
 	two.ok("put", "--keep-both", two.path("world"))
 	require.Regexp(t, `(?m)^world +3 +in the trash`, two.ok("ls"))
 
-	t.Log("# who has brings it back, and is told")
+	t.Log("# one that has seen it brings it back, and is told so")
 	back := one.run("", "put", one.write("world", "3"))
 	require.Zero(t, back.code)
 	require.Contains(t, back.stdout, "put world: version 4")
@@ -347,10 +347,10 @@ func TestTheTrashIsNoWayAroundAQuestion(t *testing.T) {
 	two := one.another()
 	one.ok("put", one.write("world", "1"))
 	two.ok("rm", "world")
-	asked := []string{`version 1 of "world", 1 B, put by `, "was never seen here; it is in the trash", "--force"}
+	asked := []string{`version 1 of "world", 1 B, put by `, "has not been seen here; ", "moved the save to the trash", "--force"}
 	two.fails(exitConflict, []string{"rm", "--forever", "world"}, asked...)
 	two.ok("restore", "world")
-	two.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "was never seen here")
+	two.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "has not been seen here")
 	two.ok("rm", "world")
 	two.ok("get", "world@3", two.path("world"))
 	two.ok("rm", "--forever", "world")
@@ -370,7 +370,7 @@ func TestRestoreOfTheNewest(t *testing.T) {
 	server := startServer(t)
 	m := newMachine(t, server.paste)
 	m.ok("put", m.write("world", "1"))
-	require.Equal(t, "restored nothing: version 1, which is the newest, has all of world@1\n", m.ok("restore", "world@1"))
+	require.Equal(t, "nothing to restore: version 1, the newest, already has the content of world@1\n", m.ok("restore", "world@1"))
 	require.NotEmpty(t, server.stderr.line(`msg="restored: unchanged"`))
 }
 
@@ -381,7 +381,7 @@ func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	one, two := shared(t)
 	one.ok("rm", "--forever", "world")
 	one.ok("put", one.write("world", "another"))
-	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "is of another save than version 1, which was seen here last")
+	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "does not follow version 1, the last one seen here")
 }
 
 // A version keeps times: a file that was only touched makes a version, for

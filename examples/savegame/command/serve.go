@@ -25,33 +25,33 @@ import (
 )
 
 const (
-	// storeFolder and tokenFile are in a server's folder, beside the certificate.
+	// storeFolder and tokenFile are in the server's folder, along with the certificate.
 	storeFolder, tokenFile = "store", "tokens.txt"
-	// firstUser is the user of a new server if --user does not name one.
+	// firstUser is the user of a new server if --user doesn't name one.
 	firstUser = "player"
-	// closeTime is how long a server waits until its last packets have arrived.
+	// closeTime is how long a server waits for its last packets to arrive.
 	closeTime = 10 * time.Second
-	// watchInterval is how often the server looks at the token file, and
-	// collectInterval how often it deletes what is outdated.
+	// watchInterval is how often the server checks the token file, and collectInterval is how often
+	// it deletes what is outdated.
 	watchInterval, collectInterval = time.Second, time.Hour
 )
 
-// serveFlags returns the flags of serve alone.
+// serveFlags returns the flags that only serve has.
 func serveFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
-		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
-		sizeFlag("max-size", "", "`BYTES` of one save, like 10GB (default: what the disk has)"),
-		sizeFlag("quota", "", "`BYTES` of the store for each user, where old versions make room for new ones (default: the disk, but for its last 256 MiB)"),
-		sizeFlag("total-quota", "", "`BYTES` of the store for all users (default: the disk)"),
-		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are", Validator: atLeast(1)},
-		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves", Validator: atLeast[time.Duration](1)},
-		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
+		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on (UDP)"},
+		&cli.StringSliceFlag{Name: "user", Usage: "print a login line for `NAME`, who may be new (default: the first user in the token file)"},
+		sizeFlag("max-size", "", "maximum `BYTES` of one save, such as 10GB (default: the disk)"),
+		sizeFlag("quota", "", "maximum `BYTES` in the store for each user, whose old versions make room for new ones (default: the disk, except for its last 256 MiB)"),
+		sizeFlag("total-quota", "", "maximum `BYTES` in the store for all users (default: the disk)"),
+		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that are kept however old they are", Validator: atLeast(1)},
+		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions and removed saves are kept", Validator: atLeast[time.Duration](1)},
+		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have to finish when the server stops"},
 		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "info", "off", "debug", "warn", "error"),
 	}
 }
 
-// A server is a running serve.
+// A server is a running serve command.
 type server struct {
 	*job
 	*desk.Server
@@ -69,11 +69,11 @@ func serve(ctx context.Context, j *job) (err error) {
 			return err
 		}
 	}
-	socket, err := net.ListenPacket("udp", j.String("addr")) // first, so that a server that cannot start leaves nothing behind
+	socket, err := net.ListenPacket("udp", j.String("addr")) // first, so that a server that can't start leaves nothing behind
 	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
-		return usage("%w; choose another --addr", err)
+		return usage("%w: choose another --addr", err)
 	} else if err != nil {
-		return fmt.Errorf("%w; choose another --addr", err)
+		return fmt.Errorf("%w: choose another --addr", err)
 	}
 	defer socket.Close()
 	folder, err := store.Open(filepath.Join(j.String("dir"), storeFolder))
@@ -90,7 +90,7 @@ func serve(ctx context.Context, j *job) (err error) {
 	return s.run(ctx)
 }
 
-// open accepts clients, and prints the lines that log them in.
+// open starts accepting clients, and prints the lines that log them in.
 func (s *server) open(socket net.PacketConn) error {
 	names, err := s.openUsers(s.tokens())
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *server) open(socket net.PacketConn) error {
 		return err
 	}
 	if room, err := s.config.Versions.Room(context.Background()); err == nil && room <= 0 {
-		fmt.Fprintf(s.ErrWriter, "no room: the disk of %s lacks %s of its reserve: for a put old versions are deleted, or it is refused\n", s.String("dir"), versions.SizeText(-room))
+		fmt.Fprintf(s.ErrWriter, "disk of %s is full: it lacks %s of its reserve, so puts delete old versions or are refused\n", s.String("dir"), versions.SizeText(-room))
 	}
 	for _, name := range names {
 		code, err := s.config.Users.Invite(name, time.Now())
@@ -120,8 +120,8 @@ func (s *server) open(socket net.PacketConn) error {
 	return nil
 }
 
-// openUsers opens the token file, which has at least one user, and returns the
-// users for whom a line is printed.
+// openUsers opens the token file, to which it adds a user if it doesn't exist. It returns the users
+// for whom to print a line.
 func (s *server) openUsers(path string) (names []string, err error) {
 	all, err := users.List(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -140,15 +140,15 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	return names, err
 }
 
-// reachable returns the address at which clients reach a server that listens on
-// addr: one of this machine's addresses if addr names none.
+// reachable returns the address at which clients reach a server that listens on addr. If addr has
+// no IP address, that is one of this machine.
 func reachable(addr net.Addr) string {
 	at, ok := addr.(*net.UDPAddr)
 	if !ok || !at.IP.IsUnspecified() {
 		return addr.String()
 	}
 	host := net.IPv4(127, 0, 0, 1)
-	locals, _ := net.InterfaceAddrs() // without them the server is only reachable from this machine
+	locals, _ := net.InterfaceAddrs() // without any, the server is reachable only from this machine
 	for _, local := range locals {
 		if n, ok := local.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
 			host = n.IP
@@ -158,36 +158,36 @@ func reachable(addr net.Addr) string {
 	return (&net.UDPAddr{IP: host, Port: at.Port}).String()
 }
 
-// run serves until ctx ends, and then until the requests that run have ended, or their time has.
+// run serves until ctx ends. Then it waits for running requests for as long as --drain allows.
 func (s *server) run(ctx context.Context) error {
-	living, die := context.WithCancel(context.WithoutCancel(ctx))
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval, s.config.Logger) })
-	work.Go(func() { s.collect(living) })
+	work.Go(func() { s.config.Users.Watch(running, s.World(), desk.Revoked, watchInterval, s.config.Logger) })
+	work.Go(func() { s.collect(running) })
 	ended := make(chan error, 1)
-	go func() { ended <- s.World().Run(living) }()
+	go func() { ended <- s.World().Run(running) }()
 	<-ctx.Done()
-	s.note("stopping: puts and gets that run have %v; a second signal stops at once", s.Duration("drain"))
-	draining, cancel := context.WithTimeout(living, s.Duration("drain"))
+	s.note("stopping: running puts and gets have %v to finish; a second signal stops immediately", s.Duration("drain"))
+	draining, cancel := context.WithTimeout(running, s.Duration("drain"))
 	defer cancel()
 	s.Drain(draining)
-	closing, cancel := context.WithTimeout(living, closeTime)
+	closing, cancel := context.WithTimeout(running, closeTime)
 	defer cancel()
-	err := errors.Join(s.Close(closing, "the server shuts down"), s.listener.Close())
+	err := errors.Join(s.Close(closing, "server is shutting down"), s.listener.Close())
 	if runErr := <-ended; !errors.Is(runErr, rpc.ErrClosed) {
 		err = errors.Join(err, runErr)
 	}
-	die()
+	stop()
 	work.Wait()
 	return err
 }
 
-// collect deletes what is outdated, every collectInterval.
+// collect deletes what is outdated every collectInterval.
 func (s *server) collect(ctx context.Context) {
 	for ctx.Err() == nil {
 		did, err := s.config.Versions.Collect(ctx)
 		if ctx.Err() == nil && (err != nil || did.Objects > 0) {
-			s.config.Logger.Info("deleted what has had its time", "versions", did.Versions, "objects", did.Objects, "bytes", did.Bytes, "error", err)
+			s.config.Logger.Info("deleted outdated versions and objects", "versions", did.Versions, "objects", did.Objects, "bytes", did.Bytes, "error", err)
 		}
 		select {
 		case <-time.After(collectInterval):
@@ -196,34 +196,35 @@ func (s *server) collect(ctx context.Context) {
 	}
 }
 
-// serverCommands declares the commands that run where the server's folder is.
+// serverCommands declares the commands that run on the machine with the server's folder.
 func serverCommands() []*cli.Command {
 	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 		return command(name, args, summary, do, append(flags,
 			checked("dir", "savegame-data", "`FOLDER` of the certificate, the saves and "+tokenFile+", which has a line user:token for each login", notEmpty))...)
 	}
-	serve := command("serve", "", "keep saves in a folder, for who logs in", serve, serveFlags()...)
-	serve.Description = "The line that it prints logs one machine in; there savegame invite prints the line for the next one.\nAfter a signal it takes nothing new, and ends when running puts and gets have; after a second one at once."
+	serve := command("serve", "", "keep saves in a folder for users who log in", serve, serveFlags()...)
+	serve.Description = "The line that it prints logs one machine in, on which savegame invite prints the line for the next one.\nAfter a signal it accepts nothing new, and ends when running puts and gets have finished; after a second signal it ends immediately."
 	return []*cli.Command{
 		serve,
-		command("check", "", "read all that a stopped server keeps, and verify it", check,
-			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back, and versions whose record is damaged, for good"}),
-		group("token", "say who may come in, while the server runs or not",
-			command("add", "USER", "give a user a new token, and print the line that logs a machine in by it", addToken),
-			command("revoke", "USER [PREFIX]", "take a user's tokens away, or those that begin with PREFIX", revokeTokens),
-			command("ls", "", "list the tokens, each by its first letters, which login printed, and its note", listTokens)),
+		command("check", "", "read and verify everything that a stopped server keeps", check,
+			&cli.BoolFlag{Name: "repair", Usage: "delete damaged content, so that a put of the same content brings it back, and permanently delete versions whose records are damaged"}),
+		group("token", "manage who may log in, whether the server is running or not",
+			command("add", "USER", "give a user a new token, and print the line that logs a machine in with it", addToken),
+			command("revoke", "USER [PREFIX]", "revoke a user's tokens, or those that begin with PREFIX", revokeTokens),
+			command("ls", "", "list the tokens by their first letters, which login printed, with their notes", listTokens)),
 	}
 }
 
 // tokens returns the path of the token file.
 func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
-// noServer turns an error that something is missing into one that says what a server's folder has.
+// noServer turns an error that a file is missing into one that tells what a server's folder
+// contains.
 func noServer(j *job, err error, has string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", j.String("dir"), has)
+	return usage("%s is not the folder of a server, because it lacks %s: use the same --dir FOLDER as serve", j.String("dir"), has)
 }
 
 // check verifies a server's folder.
@@ -249,9 +250,9 @@ func check(ctx context.Context, j *job) (err error) {
 	case err != nil:
 		return err
 	case !r.Sound() && j.Bool("repair"):
-		return fail(exitUnsound, "the store in %s was unsound; put again what is incomplete", j.String("dir"))
+		return fail(exitUnsound, "the store in %s was damaged: put incomplete saves again", j.String("dir"))
 	case !r.Sound():
-		return fail(exitUnsound, "the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
+		return fail(exitUnsound, "the store in %s is damaged: run check --repair, then put incomplete saves again", j.String("dir"))
 	}
 	j.say("sound: %s of %s, %s in %s", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
 		versions.SizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
@@ -259,7 +260,7 @@ func check(ctx context.Context, j *job) (err error) {
 }
 
 func addToken(_ context.Context, j *job) error {
-	if _, err := users.List(j.tokens()); err != nil { // Add would make one, also in a folder that was named by mistake
+	if _, err := users.List(j.tokens()); err != nil { // Add would create it, even in a wrong folder
 		return noServer(j, err, "a file "+tokenFile)
 	}
 	certificate, err := cert.Load(j.String("dir"))
@@ -268,7 +269,7 @@ func addToken(_ context.Context, j *job) error {
 	}
 	token, err := users.Add(j.tokens(), j.args[0])
 	if err == nil {
-		j.note("this logs a machine in, with where the server is:")
+		j.note("this line logs a machine in; replace HOST:PORT by the server's address:")
 		err = j.say("%s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
 	}
 	return err

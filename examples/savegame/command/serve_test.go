@@ -77,7 +77,7 @@ func TestInterruptedPut(t *testing.T) {
 	put, _ := m.uploading("x")
 	put.interrupt()
 	require.Equal(t, exitInterrupted, put.wait())
-	require.Contains(t, put.stderr.String(), "savegame: put x: interrupted; what has arrived stays at the server for a day: run the same command again")
+	require.Contains(t, put.stderr.String(), "savegame: put x: interrupted; the server keeps what has arrived for a day: run the same command again to continue")
 	require.Empty(t, m.ok("ls"))
 }
 
@@ -88,7 +88,7 @@ func TestInterruptedScan(t *testing.T) {
 	interrupt(errors.New("interrupt signal received")) // as signal.NotifyContext says it
 	var stderr bytes.Buffer
 	require.Equal(t, exitInterrupted, Run(ctx, m.args("put", m.write("world", "1")), nil, io.Discard, &stderr))
-	require.Contains(t, stderr.String(), "put world: interrupted; what has arrived")
+	require.Contains(t, stderr.String(), "put world: interrupted; the server keeps what has arrived")
 }
 
 // A get that fills the disk says what it leaves there.
@@ -132,9 +132,9 @@ func TestLoginCodes(t *testing.T) {
 	ann := newMachine(t, server.paste)
 	stranger := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
 	stranger.fails(exitDenied, server.paste, "login", "was used")
-	stranger.fails(exitUsage, []string{"login", server.addr, "ABCD"}, `"ABCD"`, "paste the line")
+	stranger.fails(exitUsage, []string{"login", server.addr, "ABCD"}, `"ABCD"`, "paste the whole line")
 	code, pin, _ := strings.Cut(server.paste[2], ".")
-	stranger.fails(exitDenied, []string{"login", server.addr, code + "." + strings.Repeat("A", len(pin))}, server.addr, "wrong fingerprint")
+	stranger.fails(exitDenied, []string{"login", server.addr, code + "." + strings.Repeat("A", len(pin))}, server.addr, "different fingerprint")
 	require.Equal(t, 2, strings.Count(server.stdout.String(), "savegame login"))
 
 	t.Log("# users do not see each other's saves")
@@ -174,7 +174,7 @@ func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	r := runProgram("", "serve", "--dir", server.dir, "--addr", "127.0.0.1:0")
-	requireFailure(t, r, exitInUse, server.dir, "number")
+	requireFailure(t, r, exitInUse, server.dir, "by another process: pid ")
 	dir := filepath.Join(t.TempDir(), "new")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--addr", server.addr), exitFailed, "--addr")
 	require.NoDirExists(t, dir, "a server that cannot begin leaves nothing behind")
@@ -205,14 +205,14 @@ func TestCheck(t *testing.T) {
 	require.Contains(t, r.stdout, "incomplete: world@1 of player")
 	requireFailure(t, r, exitUnsound, server.dir, "--repair")
 	r = check("--repair")
-	require.Regexp(t, `(?m)^damaged: \S+: .*; it is deleted$`, r.stdout)
-	requireFailure(t, r, exitUnsound, "put again what is incomplete")
+	require.Regexp(t, `(?m)^damaged: \S+: .*; deleted$`, r.stdout)
+	requireFailure(t, r, exitUnsound, "put incomplete saves again")
 	require.NotContains(t, r.stderr, "--repair")
 
 	t.Log("# a put of the same content makes it whole")
 	again := startServerIn(t, server.dir, server.addr)
-	require.Regexp(t, `^put world: version 1 was damaged, and has all of it again, 100 kB sent\n`, m.ok("put", m.path("world")))
-	require.Contains(t, m.ok("put", m.path("world")), "version 1 has all of it already")
+	require.Regexp(t, `^put world: version 1 was damaged and is complete again, 100 kB sent\n`, m.ok("put", m.path("world")))
+	require.Contains(t, m.ok("put", m.path("world")), "version 1 already has everything")
 	require.Zero(t, again.stop())
 	require.Zero(t, check().code)
 
@@ -222,16 +222,16 @@ func TestCheck(t *testing.T) {
 	require.Regexp(t, `^world +1 +damaged *\n$`, m.ok("history", "world"))
 	require.Zero(t, again.stop())
 	requireFailure(t, check(), exitUnsound, "--repair")
-	require.Regexp(t, `(?m)^incomplete: world@1 of player: .*its record; it is deleted$`, check("--repair").stdout)
+	require.Regexp(t, `(?m)^incomplete: world@1 of player: .*record; deleted$`, check("--repair").stdout)
 	require.Zero(t, check().code)
 
 	none := filepath.Join(t.TempDir(), "none")
-	requireFailure(t, runProgram("", "check", "--dir", none), exitUsage, none+" is no server's folder", "--dir FOLDER")
-	requireFailure(t, runProgram("", "check", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")
-	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", none), exitUsage, "token add ann: "+none+" is no server's folder", "--dir FOLDER")
-	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")
-	requireFailure(t, runProgram("", "token", "revoke", "ann", "--dir", none), exitUsage, "token revoke ann: "+none+" is no server's folder", "--dir FOLDER")
-	requireFailure(t, runProgram("", "token", "ls", "--dir", none), exitUsage, "token ls: "+none+" is no server's folder", "--dir FOLDER")
+	requireFailure(t, runProgram("", "check", "--dir", none), exitUsage, none+" is not the folder of a server", "--dir FOLDER")
+	requireFailure(t, runProgram("", "check", "--dir", filepath.Dir(none)), exitUsage, "is not the folder of a server")
+	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", none), exitUsage, "token add ann: "+none+" is not the folder of a server", "--dir FOLDER")
+	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", filepath.Dir(none)), exitUsage, "is not the folder of a server")
+	requireFailure(t, runProgram("", "token", "revoke", "ann", "--dir", none), exitUsage, "token revoke ann: "+none+" is not the folder of a server", "--dir FOLDER")
+	requireFailure(t, runProgram("", "token", "ls", "--dir", none), exitUsage, "token ls: "+none+" is not the folder of a server", "--dir FOLDER")
 	entries, err := os.ReadDir(filepath.Dir(none))
 	require.NoError(t, err)
 	require.Empty(t, entries, "nobody made a folder")
@@ -265,13 +265,13 @@ func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"frob":                  `unknown command "frob"`,
 		"token frob":            `savegame token --help`,
-		"put":                   "put takes PATH…",
-		"ls x":                  "ls takes no argument",
+		"put":                   "put expects PATH…",
+		"ls x":                  "ls expects no arguments",
 		"get a b c":             "savegame get --help",
 		"ls --frob":             "not defined: -frob",
 		"ls --quiet=x":          "-quiet",
 		"serve --keep":          "needs an argument: -",
-		"serve --addr nonsense": "missing port in address; choose another --addr",
+		"serve --addr nonsense": "missing port in address: choose another --addr",
 	} {
 		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, want)
 	}

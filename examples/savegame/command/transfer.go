@@ -25,30 +25,30 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// standard is standard input to put and standard output to get.
+// standard stands for standard input in a put and for standard output in a get.
 const standard = "-"
 
 // transferCommands declares the commands that transfer saves.
 func transferCommands() []*cli.Command {
-	put := client("put", "PATH…", "hand a save in, as its next version", put,
+	put := client("put", "PATH…", "store a save as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
-		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next puts of PATH do so too, until they say otherwise ('' for nothing)"},
-		&cli.BoolFlag{Name: "force", Usage: "put it over a version that is not the one that PATH held last"},
-		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that is not the one that PATH held last, under a name of its own"})
-	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. " +
-		"Files that were only touched make a version too, as it keeps their times; their content does not travel.\n" +
-		"What cannot be read is named and left out, as restic does, and so is what no save can hold, as a pipe: the exit code is 10 then, unless\n--exclude has it left out."
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what matches `PATTERN`, a name or a path below PATH; later puts of PATH do so too unless they have other patterns ('' for none)"},
+		&cli.BoolFlag{Name: "force", Usage: "replace the newest version even if PATH did not hold it last"},
+		&cli.BoolFlag{Name: "keep-both", Usage: "if PATH did not hold the newest version last, put it under another name"})
+	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is first copied\nto a temporary file. " +
+		"Files that were only touched make a version too, because a version keeps their times, but their content is not sent.\n" +
+		"Files that cannot be read, or that a save cannot hold, such as pipes, are named and left out, as by restic. The exit code is then 10,\nunless --exclude leaves them out."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
-		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
-	get.Description = "PATH (default: NAME) is replaced in one step, once all is there, so it may not hold the current folder; a save of one file goes into a PATH that\nis a folder. What is at PATH already does not travel. PATH - is standard output, for a save of one file."
+		&cli.BoolFlag{Name: "force", Usage: "replace PATH even if it has changes that no version has; they are lost"})
+	get.Description = "PATH (default: NAME) is replaced in one step when everything has arrived, so it must not contain the current folder. A save of one file is\nwritten into PATH if that is a folder. Content that PATH already has is not sent. PATH - is standard output, for a save of one file."
 	return []*cli.Command{put, get}
 }
 
 const (
-	// mostScans is how often a put scans what is written to between a scan and
-	// the send. What a scan holds in memory needs no other scan: files that
-	// were written to right before it, of at most heldBytes in all.
-	mostScans = 5
+	// maxScans is how often a put scans files that change between a scan and their transfer. A scan
+	// keeps the content of recently written files in memory, up to heldBytes in all, so changes of
+	// these need no other scan.
+	maxScans  = 5
 	heldBytes = 16 << 20
 )
 
@@ -58,12 +58,12 @@ type putting struct {
 	paths   []string
 	request versions.Request
 	exclude []string     // patterns; never nil
-	piped   bool         // it is read from standard input
-	last    sighting     // what the paths held last time
+	piped   bool         // the save is read from standard input
+	last    sighting     // what the paths held last
 	source  *tree.Source // nil until it is scanned
 	scans   int
-	spooled string // the file that holds standard input; "" = none
-	left    int    // how many things the save lacks that nobody excluded: no save can hold them, or they cannot be read
+	spooled string // the temporary copy of standard input; "" = none
+	left    int    // number of files left out although nobody excluded them: unreadable ones, and ones that no save can hold
 }
 
 // put sends a save to the server.
@@ -71,14 +71,14 @@ func put(ctx context.Context, s *session) (err error) {
 	defer func() {
 		switch {
 		case errors.Is(err, tree.ErrChanged):
-			err = fmt.Errorf("%w; what is always written to, as a log, --exclude leaves out", err)
+			err = fmt.Errorf("%w; leave out files that are always written to, such as logs, with --exclude", err)
 		case errors.Is(err, tree.ErrNames):
 			err = usage("%w", err)
 		}
 	}()
 	p := &putting{session: s, paths: s.Args().Slice()}
 	p.request.Machine = s.Machine
-	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"
+	p.kept = "; the server keeps what has arrived for a day: run the same command again to continue"
 	if err := p.choose(); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func put(ctx context.Context, s *session) (err error) {
 	return p.reach(ctx, p.send)
 }
 
-// choose determines the save's name, and what happens on a conflict.
+// choose determines the name of the save, and what to do on a conflict.
 func (p *putting) choose() error {
 	name := p.String("to")
 	if p.piped = p.paths[0] == standard; p.piped {
@@ -102,15 +102,15 @@ func (p *putting) choose() error {
 	}
 	switch {
 	case slices.Contains(p.paths, ""):
-		return usage("an empty PATH, which would be this folder: say . for that")
+		return usage("PATH is empty: use . for the current folder")
 	case p.piped && len(p.paths) > 1:
-		return usage("standard input is a save of its own, and no PATH can be beside it")
+		return usage("standard input cannot be combined with another PATH")
 	case p.piped && noInput(p.Reader):
-		return usage("standard input is closed or %s: nothing to put; a save of an empty file can be put from a file", os.DevNull)
+		return usage("standard input is closed or %s, so there is nothing to put; to put an empty file, name it as PATH", os.DevNull)
 	case name == "" && (len(p.paths) > 1 || p.piped):
-		return usage("several paths, or standard input, need a name for the save: --to NAME")
+		return usage("a save of several paths or of standard input needs a name: use --to NAME")
 	case p.Bool("force") && p.Bool("keep-both"):
-		return usage("it cannot be both, --force and --keep-both")
+		return usage("--force and --keep-both exclude each other")
 	case p.Bool("force"):
 		p.request.Mode = versions.Force
 	case p.Bool("keep-both"):
@@ -118,29 +118,30 @@ func (p *putting) choose() error {
 	}
 	if name == "" {
 		path, _ := filepath.Abs(p.paths[0])
-		name = filepath.Base(path) // no name if this folder is gone
+		name = filepath.Base(path) // empty if the current folder has been deleted
 	}
 	p.request.Name, p.what = name, "put "+name
 	if err := users.CheckName(name); err != nil {
-		return usage("%w; say --to NAME", err)
+		return usage("%w: use --to NAME", err)
 	}
 	return nil
 }
 
-// noInput reports whether there is no standard input: if it is closed, Go opens
-// the null device in its place.
+// noInput reports whether there is no standard input. If it is closed, Go opens the null device in
+// its place.
 func noInput(r io.Reader) bool {
-	f, is := r.(*os.File)
-	if !is {
+	f, isFile := r.(*os.File)
+	if !isFile {
 		return false
 	}
-	null, _ := os.Stat(os.DevNull) // if there is none nothing is the same
-	has, err := f.Stat()
-	return err != nil || null != nil && os.SameFile(has, null)
+	null, _ := os.Stat(os.DevNull) // nil if there is no such device
+	info, err := f.Stat()
+	return err != nil || null != nil && os.SameFile(info, null)
 }
 
-// recall looks up what the paths held last, before they are read, and decides
-// what to leave out: what the command line says, or else what it said last.
+// recall looks up what the paths held last, before they are read, and determines the patterns of
+// files to leave out, which are those of the command line or, without any, those of the previous
+// put.
 func (p *putting) recall() (err error) {
 	sightings, err := p.seen()
 	p.last = sightings[p.key(p.request.Name, p.paths...)]
@@ -154,8 +155,8 @@ func (p *putting) recall() (err error) {
 	return err
 }
 
-// scan reads what is at the paths, and prints what the save will lack, unless
-// it has printed that before.
+// scan reads the files at the paths, and prints what the save will lack unless that is the same as
+// in the previous scan.
 func (p *putting) scan(ctx context.Context, paths []string) error {
 	source, err := p.job.scan(ctx, paths, p.exclude...)
 	if err != nil {
@@ -163,7 +164,8 @@ func (p *putting) scan(ctx context.Context, paths []string) error {
 	}
 	before := p.source
 	p.source, p.scans = source, p.scans+1
-	if before.Close(); before != nil && slices.Equal(before.Notes, source.Notes) {
+	_ = before.Close() // it was only read
+	if before != nil && slices.Equal(before.Notes, source.Notes) {
 		return nil
 	}
 	p.left = 0
@@ -178,8 +180,8 @@ func (p *putting) scan(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// scan reads what is at paths of this machine, however large it is: the server
-// decides what it accepts.
+// scan reads the files at paths of this machine, of any size, because it is the server that limits
+// sizes.
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
@@ -194,7 +196,7 @@ func (p *putting) spool(ctx context.Context) error {
 	}
 	p.spooled = f.Name()
 	copied := make(chan error, 1)
-	go func() { // a read from a terminal cannot be interrupted
+	go func() { // in a goroutine, because a read from a terminal can't be interrupted
 		_, err := io.Copy(f, p.Reader)
 		copied <- errors.Join(err, f.Close())
 	}()
@@ -212,7 +214,7 @@ func (p *putting) spool(ctx context.Context) error {
 // close closes the source, and removes the temporary file.
 func (p *putting) close() {
 	_ = p.source.Close()     // it was only read
-	_ = os.Remove(p.spooled) // "" = there is none
+	_ = os.Remove(p.spooled) // fails if there is none
 }
 
 // send puts the save over one connection.
@@ -223,43 +225,43 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		}
 	}
 	if p.piped && p.last.Data == p.source.Manifest.Data() {
-		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's time means nothing
+		p.source.Manifest.Entries[0].Time = p.last.Time // not that of the temporary file
 	}
 	stored, err := client.Put(ctx, p.source, p.request)
 	p.bytes += stored.Bytes
-	if errors.Is(err, tree.ErrChanged) && p.scans < mostScans && !p.piped {
+	if errors.Is(err, tree.ErrChanged) && p.scans < maxScans && !p.piped {
 		if err = p.scan(ctx, p.paths); err == nil {
 			return p.send(ctx, client)
 		}
 	}
-	if errors.Is(err, manifest.ErrManifest) { // a scan makes only manifests that are right, except for the server's limits
-		return fail(exitFull, "%w, which serve --max-size sets", err)
+	if errors.Is(err, manifest.ErrManifest) { // a scanned manifest can be wrong only by exceeding the server's limits
+		return fail(exitFull, "%w (see serve --max-size)", err)
 	}
 	if errors.Is(err, versions.ErrConflict) {
 		p.noteElsewhere()
-		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and %s", err, shown(p.request.Name))
+		return fail(exitConflict, "%w; use --keep-both to keep both, or --force to make yours the newest; %s", err, shown(p.request.Name))
 	}
 	if err != nil {
 		return err
 	}
 	p.noteDisplaced(stored.Displaced)
-	p.said(stored)
+	p.reportPut(stored)
 	if err := p.remember(stored.Version, p.source.Manifest, p.exclude, p.paths...); err != nil {
 		return err
 	}
 	if p.left > 0 {
-		return fail(exitPartly, "version %d is without %s, as said above", stored.Version.Number, english.Plural(p.left, "thing", ""))
+		return fail(exitPartly, "version %d lacks %s that could not be put; see above", stored.Version.Number, english.Plural(p.left, "file", ""))
 	}
 	return nil
 }
 
-// said prints what the put did.
-func (p *putting) said(stored desk.Stored) {
+// reportPut prints what the put did.
+func (p *putting) reportPut(stored desk.Stored) {
 	switch {
 	case stored.Outcome == versions.Mended:
-		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, versions.SizeText(p.bytes))
+		p.say("put %s: version %d was damaged and is complete again, %s sent", p.request.Name, stored.Version.Number, versions.SizeText(p.bytes))
 	case stored.Version.Ref() == p.request.Seen:
-		p.say("put %s: version %d has all of it already", p.request.Name, stored.Version.Number)
+		p.say("put %s: version %d already has everything", p.request.Name, stored.Version.Number)
 	default:
 		p.report(stored.Version, "sent")
 	}
@@ -268,11 +270,11 @@ func (p *putting) said(stored desk.Stored) {
 	}
 }
 
-// noteElsewhere explains the refusal if a person has put or got a version at
-// one place, and is refused at another.
+// noteElsewhere explains the refusal to a person who put or got the newest version at another place
+// of this machine.
 func (p *putting) noteElsewhere() {
 	if last, err := p.seenLast(p.request.Name); err == nil && last.Number > p.request.Seen.Number {
-		p.note("version %d is known at another place of this machine; each place has seen what it held itself", last.Number)
+		p.note("another place of this machine has seen version %d, but each place only counts the versions that it held itself", last.Number)
 	}
 }
 
@@ -280,14 +282,14 @@ func (p *putting) noteElsewhere() {
 type getting struct {
 	*session
 	name   string
-	number int    // 0 = the newest; once it is known it stays the same over all connections
-	path   string // where it is written; "" = the save's name
-	prints bool   // its content is written to standard output
+	number int    // 0 = the newest; set on the first connection, so that reconnecting gets the same version
+	path   string // where the save is written; "" = the save's name
+	prints bool   // write the content to standard output
 
-	history func() ([]versions.Version, error) // the versions of the save, requested once
+	history func() ([]versions.Version, error) // returns the versions of the save, which it requests only once
 
-	// An error that says what happened to changes that were made too late to
-	// keep the save from its place; nil = there were none.
+	// changed is the error that tells what happened to changes made too late to prevent the
+	// replacement, or nil.
 	changed error
 }
 
@@ -303,8 +305,7 @@ func get(ctx context.Context, s *session) (err error) {
 	return g.reach(ctx, g.fetch)
 }
 
-// print fetches a file by way of a temporary folder, and writes nothing but its
-// content to standard output.
+// print fetches a file into a temporary folder, and writes only its content to standard output.
 func (g *getting) print(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "savegame-*")
 	if err != nil {
@@ -321,7 +322,7 @@ func (g *getting) print(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	_ = os.RemoveAll(dir) // now, because the system kills this process if its reader exits; where open files stay, it is removed at the end
+	_ = os.RemoveAll(dir) // now, because the process is killed if its reader exits; systems that keep open files need the deferred call
 	_, err = io.Copy(out, f)
 	return err
 }
@@ -331,7 +332,7 @@ func parseSave(text string) (name string, number int, err error) {
 	name, version, numbered := strings.Cut(text, "@")
 	if numbered {
 		if number, err = strconv.Atoi(version); err != nil || number < 1 {
-			return "", 0, usage("%q: a version is a number from 1 on, as in %s@3 (see savegame history)", text, name)
+			return "", 0, usage("%q: a version must be a number of at least 1, as in %s@3 (see savegame history)", text, name)
 		}
 	}
 	return name, number, users.CheckName(name)
@@ -346,7 +347,7 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	g.number = d.Version.Number
 	if g.prints && d.Manifest.Entries[0].Kind != manifest.File {
-		return usage("the save is a folder, which standard output cannot take: give a PATH")
+		return usage("the save is a folder, which cannot be written to standard output: give a PATH")
 	}
 	path := g.target(d.Manifest)
 	local, err := g.look(ctx, path, d.Manifest)
@@ -355,8 +356,8 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	}
 	defer local.Close()
 	if local != nil && local.Manifest.Digest() == d.Version.Content {
-		g.say("get %s: version %d, %s has it already", g.name, g.number, path)
-		// A get that was killed may have left what it replaced, which later versions make obsolete.
+		g.say("get %s: version %d, %s already has it", g.name, g.number, path)
+		// A get that was killed may have left the files that it replaced.
 		err = g.noteKept(tree.Tidy(ctx, path, g.lookAgain(d)))
 	} else {
 		err = g.restore(ctx, d, path, local)
@@ -370,8 +371,8 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	return cmp.Or(g.remember(d.Version, d.Manifest, nil, path), g.changed)
 }
 
-// target returns where the save is written. A file is written into a folder if
-// there is one, or if a slash at the end says so.
+// target returns where the save is written. A file is written into the path if that is a folder or
+// ends with a slash.
 func (g *getting) target(m *manifest.Manifest) string {
 	if g.path == "" {
 		return g.name
@@ -384,14 +385,14 @@ func (g *getting) target(m *manifest.Manifest) string {
 	return g.path
 }
 
-// look scans what is at the target, and returns nil if nothing is there. It fails if that
-// would be lost, because no version that this machine has seen has it. A link that leads
-// nowhere counts as something: what it led to may be on a disk that is not mounted now.
+// look scans what is at the target, and returns nil if nothing is. It fails if replacing it would
+// lose something, because no version that this machine has seen has it. A dangling link counts as
+// something, because its target may be on a disk that isn't mounted now.
 func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (*tree.Source, error) {
 	local, err := g.scan(ctx, []string{path})
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, gone := os.Lstat(path); gone == nil && !g.Bool("force") {
-			return nil, fail(exitConflict, "%w; get into another PATH, or have the save take its place with --force", err)
+			return nil, fail(exitConflict, "%w: get into another PATH, or replace it with --force", err)
 		}
 		return nil, nil
 	}
@@ -400,8 +401,8 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	}
 	known, err := g.knows(local, m)
 	if err == nil && !known {
-		err = fail(exitConflict, "%s has changes that no version has, or none any more, or things that a put leaves out: "+
-			"put it, get into another PATH, or lose them with --force", path)
+		err = fail(exitConflict, "%s has changes that no existing version has, or files that a put leaves out: "+
+			"put it, get into another PATH, or discard them with --force", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, local.Close())
@@ -409,9 +410,10 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	return local, nil
 }
 
-// knows reports whether a version has what is local: m, or a version that this machine has
-// seen, unless the server has lost that. An empty folder is in all of them. Things that no save
-// can hold, or that cannot be read, are in none; they stay if the rest is equal to m already.
+// knows reports whether a version has the local content. The version is m, or one that this machine
+// has seen and that the server still has. Every version counts as having an empty folder, and none
+// has files that can't be read or that no save can hold; those stay if everything else already
+// equals m.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {
@@ -433,19 +435,19 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 	return held, err
 }
 
-// follows reports whether the save's versions are those that this machine has
-// seen, and later ones. They are not if the server has an older state of them,
-// from a backup, or if the save was begun again.
+// follows reports whether the save still has the version that this machine has seen, or newer ones
+// that followed it. It hasn't if the server was restored from an older backup, or if the save was
+// erased and begun again.
 func (g *getting) follows(seen versions.Ref) (bool, error) {
 	all, err := g.history()
 	at := slices.IndexFunc(all, func(v versions.Version) bool { return v.Number >= seen.Number })
 	return at >= 0 && (all[at].Number > seen.Number || all[at].Ref() == seen), err
 }
 
-// restore makes a path of this machine hold the version.
+// restore writes the version to a path of this machine.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) (err error) {
-	if local != nil && holdsUs(path) {
-		return usage("%s holds the folder that this is run in, which a get would replace under it: run it elsewhere, or get into another PATH", path)
+	if local != nil && containsCurrent(path) {
+		return usage("%s contains the current folder, which get would replace: run it in another folder, or get into another PATH", path)
 	}
 	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, MayReplace: g.lookAgain(d)})
 	if err != nil {
@@ -456,7 +458,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 		err = d.Fetch(lacks, func(c cdc.Chunk, packed []byte) error {
 			g.bytes += int64(len(packed))
 			if !g.prints {
-				g.kept = "; what has arrived waits beside the place: run the same command again to go on"
+				g.kept = "; what has arrived is kept beside PATH: run the same command again to continue"
 			}
 			return r.Put(c, packed)
 		})
@@ -470,8 +472,8 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	return err
 }
 
-// holdsUs reports whether the current folder is path, or is in it.
-func holdsUs(path string) bool {
+// containsCurrent reports whether path is, or contains, the current folder.
+func containsCurrent(path string) bool {
 	replaced, err := os.Stat(path)
 	here, _ := os.Getwd() // "" is in no folder
 	here, _ = filepath.EvalSymlinks(here)
@@ -483,8 +485,8 @@ func holdsUs(path string) bool {
 	return false
 }
 
-// lookAgain returns a function that looks at a path as look does, because the
-// game may have saved meanwhile.
+// lookAgain returns a function that checks a path as look does, because the game may have saved in
+// the meantime.
 func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path string) error {
 	return func(ctx context.Context, path string) error {
 		again, err := g.look(ctx, path, d.Manifest)
@@ -492,7 +494,8 @@ func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path str
 	}
 }
 
-// noteKept keeps a [*tree.KeptError] for the end of the command, and returns other errors.
+// noteKept stores a [*tree.KeptError] in changed, which is returned at the end, and returns other
+// errors.
 func (g *getting) noteKept(err error) error {
 	if errors.As(err, new(*tree.KeptError)) {
 		g.changed, err = fail(exitConflict, "%w", err), nil

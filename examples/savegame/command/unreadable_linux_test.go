@@ -29,10 +29,10 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 	testkit.AsNobody(t, func() {
 		r := m.run("", "put", m.path("world"))
-		requireFailure(t, r, exitPartly, "without 1 thing")
+		requireFailure(t, r, exitPartly, "lacks 1 file")
 		require.Contains(t, r.stderr, "left out: secret: it cannot be read: permission denied\n")
 		require.Contains(t, r.stdout, "1 B in 1 file")
-		require.Contains(t, m.ok("get", "world", m.path("world")), "has it already")
+		require.Contains(t, m.ok("get", "world", m.path("world")), "already has it")
 		m.ok("put", m.path("world"), "--exclude", "secret")
 		m.fails(exitFailed, []string{"put", m.path("world/secret")}, "permission denied")
 	})
@@ -43,5 +43,5 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 func TestAFileThatChangesAllTheTime(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
-	m.fails(exitFailed, []string{"put", "/proc/version"}, "/proc/version: in each of 3 reads it changed meanwhile", "try again when nobody writes to it", "--exclude leaves out")
+	m.fails(exitFailed, []string{"put", "/proc/version"}, "/proc/version: in each of 3 reads it changed meanwhile", "try again when nobody writes to it", "with --exclude")
 }

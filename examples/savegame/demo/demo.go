@@ -1,6 +1,6 @@
-// Package demo runs a server of saves and its clients in one process, over an
-// emulated link if one is requested. It measures how long a save takes up and
-// down, what the game beside it feels, and how several clients share.
+// Package demo runs a savegame server and its clients in one process, over an emulated link if
+// requested. It measures how long an upload and a download of a save take, how they delay a game's
+// calls, and how evenly several clients share the link.
 package demo
 
 import (
@@ -40,10 +40,10 @@ import (
 type Options struct {
 	Size    int64         // bytes of the generated save
 	File    string        // a file or folder to upload instead of it
-	Way     netsim.Config // the emulated link, each way; a link that changes nothing = the loopback
+	Way     netsim.Config // the emulated link, each way; without delay, jitter, loss and rate = the loopback
 	Clients int           // clients that transfer at once
 	Backend stream.Backend
-	QUIC    bool          // use QUIC's datagrams and not sealed packets
+	QUIC    bool          // use QUIC's datagrams, not sealed packets
 	Quiet   time.Duration // how long the gameplay is measured without transfers
 	News    io.Writer     // receives lines about progress
 }
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	}()
 	for _, step := range []func(context.Context) error{s.scan, s.invite, s.serve, s.play} {
 		if err := step(ctx); errors.Is(err, desk.ErrFull) || errors.Is(err, syscall.ENOSPC) {
-			return nil, fmt.Errorf("%w (the demo plays in %s: make room there, or set $TMPDIR to a folder on another disk)", err, s.dir)
+			return nil, fmt.Errorf("%w (the demo runs in %s: make room there, or set $TMPDIR to a folder on another disk)", err, s.dir)
 		} else if err != nil {
 			return nil, err
 		}
@@ -70,14 +70,14 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	return s.report(), nil
 }
 
-// A stage is a demo's server and clients, and what is measured of them.
+// A stage is the server and the clients of a demo, and their measurements.
 type stage struct {
 	Options
 	dir         string
-	ends        []func() error // functions that end what was started
+	ends        []func() error // cleanup functions, called in reverse order
 	source      *tree.Source
 	server      net.PacketConn
-	hub         *netsim.Hub // the emulated network of the server's socket; nil = all are on the loopback
+	hub         *netsim.Hub // the emulated network of the server's socket; nil = the loopback
 	fingerprint string
 	game        *gameplay
 	players     []*player // if several clients transfer, the last player only plays
@@ -105,17 +105,17 @@ func (s *stage) scan(ctx context.Context) (err error) {
 	return s.checkRoom(size, 2*int64(s.Clients))
 }
 
-// checkRoom fails if the disk has no room for so many copies of a save: each
-// client's at the server, and what it gets from there.
+// checkRoom returns an error if the disk has no room for the given number of copies of a save. Each
+// client has one at the server, and one that it downloads.
 func (s *stage) checkRoom(bytes, times int64) error {
 	if free, err := files.Free(s.dir); err == nil && free/times < bytes {
-		return fmt.Errorf("a save of %s is written %d times, and %s are free: %w", versions.SizeText(bytes), times, versions.SizeText(free), syscall.ENOSPC)
+		return fmt.Errorf("save of %s is written %d times, but only %s are free: %w", versions.SizeText(bytes), times, versions.SizeText(free), syscall.ENOSPC)
 	}
 	return nil
 }
 
-// invite makes the players. Each is a user of its own: users share nothing at
-// the server, so each sends everything.
+// invite makes the players. Each is a different user, so each sends everything, because users share
+// nothing at the server.
 func (s *stage) invite(context.Context) (err error) {
 	s.players = make([]*player, s.Clients+min(s.Clients-1, 1))
 	for i := range s.players {
@@ -164,12 +164,12 @@ func (s *stage) serve(ctx context.Context) (err error) {
 	running.Go(func() { _ = server.World().Run(context.Background()) })
 	s.ends = append(s.ends, listener.Close, func() error {
 		defer running.Wait()
-		return server.Close(context.Background(), "the demo is over")
+		return server.Close(context.Background(), "demo has ended")
 	})
 	return nil
 }
 
-// listen opens the server's socket: on the loopback if the link would change nothing.
+// listen opens the server's socket, which is on the loopback if the link would change nothing.
 func (s *stage) listen() (net.PacketConn, error) {
 	if s.Way.Delay > 0 || s.Way.Jitter > 0 || s.Way.Loss > 0 || s.Way.Rate > 0 {
 		s.hub = netsim.NewHub(s.Way)
@@ -207,7 +207,7 @@ func (s *stage) play(ctx context.Context) error {
 	return s.transfer(ctx, (*player).down, (*player).download)
 }
 
-// alone measures the calls of a player in both directions, without a transfer.
+// alone measures a player's calls in both directions without a transfer.
 func (s *stage) alone(ctx context.Context, p *player) error {
 	quiet, cancel := context.WithTimeout(ctx, s.Quiet)
 	defer cancel()
@@ -217,8 +217,8 @@ func (s *stage) alone(ctx context.Context, p *player) error {
 	})
 }
 
-// transfer runs the transfers of all clients at once, beside calls of all
-// players in the same direction.
+// transfer runs the transfers of all clients at once, along with calls of all players in the same
+// direction.
 func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func(*player, context.Context) error) error {
 	callers := map[caller]series{from(s.players[len(s.players)-1]): bystander}
 	all, transferring := errgroup.WithContext(ctx)
@@ -233,9 +233,9 @@ func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func
 	})
 }
 
-// generate makes a save of exactly size bytes; the same seed makes the same
-// one. Like a game's it consists of records, which compress, and terrain, which
-// does not: there is so much terrain that about size bytes are sent.
+// generate makes a save of exactly size bytes, which depends only on size and seed. Like a real
+// save, it consists of records, which compress well, and terrain, which doesn't. Most of it is
+// terrain, so that about size bytes are sent.
 func generate(path string, size int64, seed uint64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -248,23 +248,23 @@ func generate(path string, size int64, seed uint64) error {
 	return errors.Join(err, f.Close())
 }
 
-// ParseRate parses bits a second, with the units of bytes: 0, 10mbit, 512kbit/s and the like.
+// ParseRate parses a rate in bits per second, such as 0, 10mbit or 512kbit/s.
 func ParseRate(s string) (int64, error) {
 	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
 	if err != nil || n > 1e12 || n > 0 && n < 1e3 {
-		return 0, errors.New("it is a rate like 512kbit or 10mbit, from 1kbit to 1000gbit, or 0 for no limit")
+		return 0, errors.New("must be a rate from 1kbit to 1000gbit, such as 512kbit or 10mbit, or 0 for no limit")
 	}
 	return int64(n), nil
 }
 
-// ParseLoss parses 1%, 0.5%, or 0.01.
+// ParseLoss parses a share such as 1%, 0.5% or 0.01.
 func ParseLoss(s string) (loss float64, err error) {
 	number, percent := strings.CutSuffix(s, "%")
 	if loss, err = strconv.ParseFloat(number, 64); percent {
 		loss /= 100
 	}
 	if err != nil || !(loss >= 0 && loss < 1) {
-		return 0, errors.New("it is a share like 1%, below 100%")
+		return 0, errors.New("must be a share below 100%, such as 1%")
 	}
 	return loss, nil
 }

@@ -2,7 +2,7 @@ package demo
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The gameplay beside a demo's transfers: reliable calls, 30 times a second.
+// The gameplay during a demo's transfers consists of reliable calls, 30 times a second.
 const (
 	callInterval = time.Second / 30
 	arrivalTime  = 30 * time.Second // how long the last call may take
@@ -39,12 +39,12 @@ const (
 	bystander               // beside the transfers of others
 )
 
-// A gameplay measures how long calls take from Call in one world to the handler
-// in the other, by the one clock of the process that holds both.
+// A gameplay measures how long calls take from Call in one world to the handler in the other. Both
+// worlds are in one process and share a clock.
 type gameplay struct {
-	start  time.Time
-	opened chan *rpc.Actor // receives the server's actor of a new connection
-	flying atomic.Int64    // calls that have not arrived yet
+	start    time.Time
+	opened   chan *rpc.Actor // receives the server's actor of a new connection
+	inFlight atomic.Int64    // calls that have not arrived yet
 
 	mu     sync.Mutex
 	delays map[series][]time.Duration
@@ -60,13 +60,13 @@ func newGameplay() *gameplay {
 	return &gameplay{start: time.Now(), opened: make(chan *rpc.Actor, 1), delays: make(map[series][]time.Duration)}
 }
 
-// host makes the server's world open an actor for each connection.
+// host prepares the server's world to open an actor for each connection.
 func (g *gameplay) host(w *rpc.World) {
 	g.bind(w, g.opened, callUp)
 	w.OnConnect(func(c *rpc.Conn) { _, _ = w.Spawn(class, c) }) // fails only if the connection has ended
 }
 
-// bind makes a world send its actors to opened, and handle calls to them.
+// bind prepares a world to send its actors to opened, and to handle calls to them.
 func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle[move]) {
 	b := rpc.Bind(w, class, func(a *rpc.Actor) *gameplay {
 		opened <- a
@@ -81,19 +81,18 @@ func (g *gameplay) hear(_ *rpc.Call, m move) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delays[m.Of] = append(g.delays[m.Of], delay)
-	g.flying.Add(-1)
+	g.inFlight.Add(-1)
 }
 
 // say makes one call. It must run on the goroutine of the caller's world.
 func (g *gameplay) say(c caller, of series) {
-	g.flying.Add(1)
+	g.inFlight.Add(1)
 	if err := c.handle.Call(c.actor, move{Sent: time.Since(g.start), Of: of}); err != nil {
-		g.flying.Add(-1)
+		g.inFlight.Add(-1)
 	}
 }
 
-// beside makes calls of all callers for as long as fn runs, and returns once
-// the last call has arrived.
+// beside makes calls of all callers while fn runs, and returns when the last call has arrived.
 func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn func() error) error {
 	over := make(chan struct{})
 	var calls sync.WaitGroup
@@ -112,9 +111,9 @@ func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn fun
 	err := fn()
 	close(over)
 	calls.Wait()
-	ctx, cancel := context.WithTimeoutCause(ctx, arrivalTime, errors.New("calls of the gameplay do not arrive"))
+	ctx, cancel := context.WithTimeoutCause(ctx, arrivalTime, fmt.Errorf("gameplay calls did not arrive within %v", arrivalTime))
 	defer cancel()
-	for err == nil && g.flying.Load() > 0 {
+	for err == nil && g.inFlight.Load() > 0 {
 		time.Sleep(callInterval)
 		err = context.Cause(ctx)
 	}

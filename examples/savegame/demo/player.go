@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// A player is a client that plays, and uploads and downloads a save at the same time.
+// A player is a client that plays while it uploads and downloads a save.
 type player struct {
 	stage      *stage
 	token      string
@@ -71,7 +71,7 @@ func (p *player) upload(ctx context.Context) (err error) {
 	return err
 }
 
-// download fetches what the player has uploaded, as if it had nothing of it.
+// download fetches what the player uploaded, as if it had none of it.
 func (p *player) download(ctx context.Context) error {
 	return p.client.Get(ctx, "world", 0, func(d *desk.Download) error { return p.fetch(ctx, d) })
 }

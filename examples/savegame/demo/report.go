@@ -19,7 +19,7 @@ type times struct {
 	Download float64 `json:"download_seconds"`
 }
 
-// Report is what a demo has measured.
+// Report is the result of a demo.
 type Report struct {
 	times
 	Bytes     int64   `json:"bytes"`         // bytes of the save: for each client, in each direction
@@ -27,26 +27,26 @@ type Report struct {
 	Chunks    int     `json:"chunks"`        // how many chunks those were
 	Ideal     float64 `json:"ideal_seconds"` // minimum time for the sent bytes of all clients in one direction
 	DigestOK  bool    `json:"digest_ok"`
-	// Bytes on the link both ways, with IP and UDP; 0 without an emulated link.
+	// LinkBytes is how many bytes the link carried both ways, with IP and UDP headers; 0 without an
+	// emulated link.
 	LinkBytes uint64 `json:"link_bytes"`
-	// Share of packets, both ways, that the emulated link dropped, including
-	// those that its queue dropped.
+	// LinkLoss is the share of packets, both ways, that the emulated link or its queue dropped.
 	LinkLoss float64 `json:"link_loss"`
-	// The carrier at the end: sealed, or quic if QUIC carries any connection.
+	// Carrier is the carrier at the end: sealed, or quic if QUIC carries any connection.
 	Carrier        string  `json:"carrier"`
 	SealedPackets  uint64  `json:"sealed_packets"` // sealed packets sent by both ends
 	RPCs           int     `json:"rpcs"`           // calls of which RPCP99 is the 99th percentile
 	RPCP99         float64 `json:"rpc_p99_ms"`
 	RPCsUnloaded   int     `json:"rpcs_unloaded"`
 	RPCP99Unloaded float64 `json:"rpc_p99_unloaded_ms"`
-	// Of a client that only plays, beside several that transfer.
+	// BystanderP50 and BystanderP99 are for a client that only plays, beside several that transfer.
 	BystanderP50 float64 `json:"bystander_p50_ms,omitempty"`
 	BystanderP99 float64 `json:"bystander_p99_ms,omitempty"`
 	Jain         float64 `json:"jain"` // Jain's index of the clients' rates, in the less fair direction
 	Clients      []times `json:"clients"`
 }
 
-// report collects what was measured, while all are connected.
+// report collects the measurements while all players are still connected.
 func (s *stage) report() *Report {
 	_, bytes := s.source.Manifest.Count()
 	stored := s.players[0].stored
@@ -78,9 +78,9 @@ func (s *stage) report() *Report {
 	return r
 }
 
-// ideal returns how many seconds so many bytes take on a link that carries
-// nothing else: the last one is sent after all others, and after lost ones were
-// sent again, and arrives half a round trip later.
+// ideal returns how many seconds bytes take on a link that carries nothing else. The last byte is
+// sent after all others and after the retransmissions of lost ones, and arrives half a round trip
+// later.
 func ideal(bytes int64, way netsim.Config) float64 {
 	if way.Rate == 0 {
 		return way.Delay.Seconds()
@@ -88,7 +88,7 @@ func ideal(bytes int64, way netsim.Config) float64 {
 	return way.Delay.Seconds() + float64(bytes)*8/float64(way.Rate)/(1-way.Loss)
 }
 
-// Write writes the report for programs, or for people.
+// Write writes the report, as JSON or as a table for people.
 func (r *Report) Write(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)

@@ -27,22 +27,22 @@ const closeTime = 3 * time.Second
 
 // ClientConfig configures a client.
 type ClientConfig struct {
-	// Connect connects the client's world, as by rpc.Dial. It may bind more
-	// classes to the world before.
+	// Connect connects the client's world, for example by rpc.Dial. It may first bind more classes
+	// to the world.
 	Connect func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
-	Token   string         // a token, or what users.ByCode has returned
+	Token   string         // a token, or the result of users.ByCode
 	Backend stream.Backend // nil: the stream package's default
-	QUIC    bool           // everything is sent in QUIC's datagrams, not in sealed packets
+	QUIC    bool           // send everything in QUIC's datagrams, not in sealed packets
 	Rate    int            // bytes of chunks a second, in either direction; 0 = no limit
 	Logger  *slog.Logger
 
-	// Watch, unless nil, is called for each put and get with the number of bytes of
-	// chunks, unpacked, that are to be sent or received. moved is called with the bytes
-	// that have been since the last call, and stop when all have been, or will not be.
+	// Watch, if not nil, is called for each put and get with the number of bytes, in unpacked
+	// chunks, that are to be sent or received. The client calls moved with the bytes sent or
+	// received since its last call, and stop at the end of the transfer.
 	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
 }
 
-// Client is a client at its desk. Its methods are safe for concurrent use.
+// Client is a client of a server. Its methods are safe for concurrent use.
 type Client struct {
 	config  ClientConfig
 	world   *rpc.World
@@ -54,7 +54,7 @@ type Client struct {
 	stop    context.CancelFunc
 }
 
-// Dial connects, and returns once the desk is open.
+// Dial connects to a server, and returns when the client's desk is open.
 func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 	c := &Client{config: config}
 	opened := make(chan *rpc.Actor, 1)
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 	return nil, err
 }
 
-// build makes the world.
+// build makes the client's world, which sends the desk to opened.
 func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	c.world, c.streams, err = newWorld(c.config.Backend, rpc.Config{
 		Token:       []byte(c.config.Token),
@@ -93,7 +93,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
 		select {
 		case opened <- a:
-		default: // a server that opens more than one desk is ignored
+		default: // ignore further desks of the server
 		}
 		return c
 	})
@@ -106,10 +106,10 @@ func (c *Client) Conn() *rpc.Conn { return c.conn }
 // Desk returns the actor that answers [Restore], [Remove], [Erase], [Invite] and [User].
 func (c *Client) Desk() *rpc.Actor { return c.desk }
 
-// Close ends the connection, after a few seconds at most.
-func (c *Client) Close() { c.CloseFor("the client is done") }
+// Close ends the connection. It returns within a few seconds (closeTime).
+func (c *Client) Close() { c.CloseFor("client has finished") }
 
-// CloseFor is Close with a reason, which the server logs.
+// CloseFor is like Close, with a reason that the server logs.
 func (c *Client) CloseFor(reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -120,7 +120,7 @@ func (c *Client) CloseFor(reason string) {
 
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
-// talk returns the exchange beside a request.
+// talk returns the exchange of a request's blobs.
 func (c *Client) talk(n number) *pieces.Talk {
 	return n.talk(c.streams.Peer(c.conn), c.config.Rate)
 }
@@ -136,30 +136,32 @@ func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(b
 	return c.config.Watch(label, bytes)
 }
 
-// List returns the newest version of each of the client's saves by name,
-// including those in the trash.
+// List returns the newest version of each of the user's saves, including those in the trash, in the
+// order of their names.
 func (c *Client) List(ctx context.Context) ([]versions.Version, error) { return c.list(ctx, "") }
 
-// History returns the versions of a save that still exist, the newest last.
+// History returns the existing versions of a save, with the newest last.
 func (c *Client) History(ctx context.Context, name string) ([]versions.Version, error) {
 	if err := users.CheckName(name); err != nil {
-		return nil, err // an empty name would list all saves
+		return nil, err // with an empty name, list would return all saves
 	}
 	return c.list(ctx, name)
 }
 
-// list requests pages until one is not full.
+// list requests pages until one isn't full.
 func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
-	for a := (listArgs{Name: name}); ; {
+	a := listArgs{Name: name}
+	for {
 		page, err := askList.Ask(ctx, c.desk, a)
-		if list = append(list, page.Versions...); err != nil || len(page.Versions) < mostListed {
+		list = append(list, page.Versions...)
+		if err != nil || len(page.Versions) < pageSize {
 			return list, err
 		}
-		if last := list[len(list)-1]; len(list) <= maxVersions {
-			a.Behind, a.Above = last.Name, last.Number
-			continue
+		if len(list) > maxVersions {
+			return nil, fmt.Errorf("%w: list has more than %d versions", manifest.ErrManifest, maxVersions)
 		}
-		return nil, fmt.Errorf("%w: a list of more than %d versions", manifest.ErrManifest, maxVersions)
+		last := list[len(list)-1]
+		a.Behind, a.Above = last.Name, last.Number
 	}
 }
 
@@ -171,9 +173,9 @@ type Stored struct {
 	Bytes  int64 // bytes of those, packed
 }
 
-// Put makes a version of what src holds, and returns when it is durable. It sets
-// r.Content. It fails with an error that wraps [tree.ErrChanged] if a file is written
-// to meanwhile, and with the server's errors, such as [versions.ErrConflict].
+// Put makes a version of the files in src, and returns when it is durable. It sets r.Content. It
+// fails with an error that wraps [tree.ErrChanged] if a file is written to in the meantime, and
+// with the server's errors, such as [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = cdc.Sum(b)
@@ -189,7 +191,7 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
-// A putting is a put at its client.
+// A putting is a running put at the client.
 type putting struct {
 	*Client
 	label  string
@@ -197,10 +199,10 @@ type putting struct {
 	chunks []cdc.Chunk
 	lacks  []int
 	moved  func(bytes int)
-	packed int64 // bytes that were sent
+	packed int64 // bytes sent
 }
 
-// send sends the manifest, and what the server lacks.
+// send sends the manifest and the chunks that the server lacks.
 func (p *putting) send(ctx context.Context, t *pieces.Talk, encoded []byte) (err error) {
 	if p.lacks, err = t.Offer(ctx, encoded, len(p.chunks)); err != nil {
 		return err
@@ -214,7 +216,7 @@ func (p *putting) send(ctx context.Context, t *pieces.Talk, encoded []byte) (err
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	c, before := p.chunks[index], len(frame)
 	frame = slices.Grow(frame, cdc.MaxPacked)
-	data, err := p.source.ReadChunk(frame[before+1:before+1], c) // where Pack leaves it, if it can; the server verifies it
+	data, err := p.source.ReadChunk(frame[before+1:before+1], c) // where Pack leaves it if possible; the server verifies it
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +226,7 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	return frame, nil
 }
 
-// changed returns an error if a file no longer has the bytes that the server was told of.
+// changed returns an error if a file no longer has the bytes that the manifest describes.
 func (p *putting) changed() (err error) {
 	var buffer []byte
 	for _, i := range p.lacks {
@@ -235,7 +237,8 @@ func (p *putting) changed() (err error) {
 	return nil
 }
 
-// Download is a version that is being fetched. The server keeps what it needs meanwhile.
+// Download is a version that is being fetched. The server keeps everything that it needs until the
+// get ends.
 type Download struct {
 	Version  versions.Version
 	Manifest *manifest.Manifest
@@ -243,11 +246,11 @@ type Download struct {
 	ctx    context.Context // the context of the get
 	client *Client
 	talk   *pieces.Talk
-	asked  bool // Fetch was called
+	asked  bool // Fetch has been called
 }
 
-// Get opens a version of a save, calls use, and closes the version when use returns;
-// version 0 is the newest. It fails with the errors of the server and of use.
+// Get opens a version of a save, calls use, and closes the version when use returns. Version 0 is
+// the newest. Get fails with the errors of the server and of use.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
 	_, err := pieces.WithRequest(ctx, func(ctx context.Context) (rpc.None, error) {
@@ -258,13 +261,14 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 		if err == nil {
 			err = use(d)
 		}
-		if used = err == nil; used && !d.asked {
+		used = err == nil
+		if used && !d.asked {
 			return d.Fetch(nil, nil)
 		}
 		return err
 	})
 	if used {
-		return nil // whatever happens to the connection then
+		return nil // even if the connection ended afterwards
 	}
 	return err
 }
@@ -283,15 +287,16 @@ func (d *Download) open() error {
 		return err
 	}
 	if cdc.Sum(b) != d.Version.Content {
-		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
+		return fmt.Errorf("%w: server sent one with a different digest", manifest.ErrManifest)
 	}
 	d.Manifest, err = manifest.Parse(b, 0)
 	return err
 }
 
-// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and passes each to a function
-// in this order, packed and not verified: whoever unpacks it verifies it. The bytes are valid
-// until the function returns, and its error ends the fetch. Fetch is called at most once.
+// Fetch fetches chunks, given by ascending indices into Manifest.Chunks(), and passes them to each
+// in this order. They are packed and not verified, because they are verified when they are
+// unpacked. The bytes are valid until each returns; an error that it returns ends the fetch. Fetch
+// may be called only once.
 func (d *Download) Fetch(lacks []int, each func(c cdc.Chunk, packed []byte) error) error {
 	d.asked = true
 	all := d.Manifest.Chunks()

@@ -27,7 +27,7 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	require.NoError(t, err)
 	_, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)
-	full := listPage{make([]versions.Version, mostListed)}
+	full := listPage{make([]versions.Version, pageSize)}
 	rpc.OnRequest(rpc.Bind(world, Class, func(*rpc.Actor) *int { return nil }), askList,
 		func(*int, *rpc.Call, listArgs) (listPage, error) { return full, nil })
 	certificate, err := cert.Development()

@@ -1,6 +1,6 @@
-// Package desk is where saves are put and got: a client makes requests to its
-// desk, an actor that the server spawns for it. Manifests, bitmaps of chunks
-// and chunks are sent beside, in blobs that have the request's number.
+// Package desk is the protocol of savegame. A client makes requests to its desk, an actor that the
+// server spawns for it. Manifests, bitmaps of chunks, and chunks are sent separately, in blobs that
+// have the number of the request.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -15,9 +15,9 @@
 //	                                         these chunks
 //	                                         answer
 //
-// An interrupted put or get is requested again, and then lacks less. A refusal
-// is the request's answer, and the client gets the same error as the server. A
-// machine without a token connects with a login code: see [users.ByCode].
+// An interrupted put or get is requested again, and then fewer chunks are missing. A refusal is the
+// answer to the request, and the client gets the same error as the server. A machine without a
+// token connects with a login code; see [users.ByCode].
 package desk
 
 import (
@@ -39,46 +39,45 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
-// protocol is the version of what is sent beside the requests: versions, manifests,
-// bitmaps and chunks. The handshake compares only classes, so a change of any of
-// these must raise protocol, and ends that differ in it then report that.
+// protocol is the version of the format of blobs: versions, manifests, bitmaps and chunks. The
+// handshake compares only classes, whose name includes protocol. It must be incremented whenever
+// one of these formats changes, so that incompatible ends report a mismatch.
 const protocol = 1
 
 // Class is the class of desks. A client owns its own desk.
 var Class = rpc.NewClass(fmt.Sprintf("SaveDesk%d", protocol)).Errors(kinds...)
 
-// askRate is how often a client may make each request in a second. Pages of
-// lists may be requested as often as the longest list has pages.
+// askRate is how many requests of each kind a client may make per second. For pages of lists, the
+// limit is the number of pages of the longest list.
 const askRate = 50
 
-// Requests that a client's methods make.
+// Requests made by methods of Client.
 var (
 	askPut  = rpc.ServerRequest[putArgs, Made](Class, "Put", rpc.RateLimit(askRate))
 	askGet  = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
-	askList = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/mostListed))
+	askList = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/pageSize))
 )
 
-// Requests that are only a question and its answer: ask them of [Client.Desk].
+// Requests without blobs, which are asked of [Client.Desk].
 var (
-	// Restore makes a new version with the content of an old one, also of a save in the trash.
+	// Restore makes a new version with the content of an old one, even of a save in the trash.
 	Restore = rpc.ServerRequest[Edit, Made](Class, "Restore", rpc.RateLimit(askRate))
-	// Remove puts a save into the trash: its versions stay for a while and can be restored.
+	// Remove moves a save to the trash, from which its versions can be restored for a while.
 	Remove = rpc.ServerRequest[Edit, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
-	// Erase deletes all versions of a save, permanently. It fails with
-	// [versions.ErrConflict] if the newest version is neither the one seen, nor
-	// put into the trash by a machine that had seen it, unless it is forced.
+	// Erase permanently deletes all versions of a save. Unless Force is set, it fails with
+	// [versions.ErrConflict] if the machine hasn't seen the newest version, unless a machine that
+	// had seen it moved the save to the trash.
 	Erase = rpc.ServerRequest[Edit, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
-	// Invite makes a login code for one more machine of the client's user.
+	// Invite returns a login code for another machine of the client's user.
 	Invite = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
-	// User returns the name of the user as which the client is logged in.
+	// User returns the name of the user that the client is logged in as.
 	User = rpc.ServerRequest[rpc.None, string](Class, "User", rpc.RateLimit(askRate))
 )
 
-// A number identifies a request and what is sent beside it. Each client counts its own.
+// A number identifies a request and its blobs. Each client counts its own requests.
 type number uint32
 
-// talk returns the exchange beside a request: manifests and chunks, which have
-// digests, and their version.
+// talk returns the exchange of a request's blobs.
 func (n number) talk(peer *stream.Peer, rate int) *pieces.Talk {
 	return &pieces.Talk{Blob: talks, Peer: peer, Name: strconv.FormatUint(uint64(n), 10), MaxPiece: cdc.MaxPacked, Rate: rate}
 }
@@ -86,19 +85,19 @@ func (n number) talk(peer *stream.Peer, rate int) *pieces.Talk {
 var talks = stream.NewBlob("talk")
 
 const (
-	// idleTimeout is after how much silence an end considers the other one gone.
+	// idleTimeout is how long an end waits for packets before it considers the other end gone.
 	idleTimeout = 10 * time.Second
-	// keepAlive is how often an end that has nothing to send shows that it is there.
+	// keepAlive is the interval at which an end that has nothing to send shows that it is alive.
 	keepAlive = 3 * time.Second
-	// maxPending is how many bytes of a stream may wait for a disk: enough for
-	// 100 Mbit/s at 300 ms.
+	// maxPending is how many bytes of a stream may wait for a disk. It is enough for 100 Mbit/s
+	// with a round trip of 300 ms.
 	maxPending = 4 << 20
 )
 
-// newWorld makes the world of an end. Its talks wait in the inboxes of its peers.
+// newWorld returns the world of an end. Blobs that it receives wait in the inboxes of its peers.
 func newWorld(backend stream.Backend, c rpc.Config) (w *rpc.World, s *stream.Streams, err error) {
 	c.IdleTimeout, c.KeepAlive, c.LogLevel = idleTimeout, keepAlive, new(slog.LevelVar)
-	c.LogLevel.Set(slog.LevelDebug) // the logger's handler decides which levels it takes
+	c.LogLevel.Set(slog.LevelDebug) // the logger's handler filters by level
 	if w, err = rpc.NewWorld(c); err != nil {
 		return nil, nil, err
 	}
@@ -110,8 +109,8 @@ func newWorld(backend stream.Backend, c rpc.Config) (w *rpc.World, s *stream.Str
 
 const (
 	versionBlob = "version" // a version, in JSON
-	// maxVersion is the most bytes of a version: two names of 79 bytes, perhaps
-	// all escaped, and 280 more.
+	// maxVersion is the maximum size of a version in bytes: two names of 79 bytes, all of which may
+	// be escaped, and 280 more.
 	maxVersion = 2 << 10
 )
 
@@ -127,66 +126,67 @@ type (
 		Rate    int // bytes of chunks a second; 0 = no limit
 	}
 	listArgs struct {
-		Name   string // the save whose history it is; empty = the newest version of each save
-		Behind string // the last name that was listed, or
-		Above  int    // the last number
+		Name   string // the save whose history is wanted; empty = the newest version of each save
+		Behind string // the last name of the previous page, or
+		Above  int    // its last number
 	}
 	listPage struct {
-		Versions []versions.Version `quiver:"max=64"` // fewer than mostListed: this is the last page
+		Versions []versions.Version `quiver:"max=64"` // fewer than pageSize on the last page
 	}
 )
 
 type (
-	// Edit says what is to be done to a save.
+	// Edit describes a change of a save.
 	Edit struct {
 		Name    string
-		Version int // to restore; 0 = the last one that was put
+		Version int // for Restore; 0 = the last one that was put
 		Machine string
-		Seen    versions.Ref // the version of it that the machine has seen
-		Force   bool         // erase it whatever was seen
+		Seen    versions.Ref // the version that the machine saw last
+		Force   bool         // for Erase, whatever the machine has seen
 	}
-	// Made is a version that was made, or that was there already.
+	// Made is a version that was made, or that existed already.
 	Made struct {
 		Version versions.Version
 		Outcome versions.Outcome `quiver:"max=16"`
-		// What was deleted to make room for it, or for tries before it:
+		// Displaced is what was deleted to make room for it, or for earlier attempts: up to
 		// maxDisplaced lines, and one for the rest.
 		Displaced []string `quiver:"max=101,each=200"`
 	}
 )
 
 const (
-	// mostListed is how many versions a page of a list has: 20 KB.
-	mostListed = 64
-	// maxVersions is how many versions a list may have. Such a list takes a client 50 MB.
+	// pageSize is how many versions a page of a list has. They take 20 KB.
+	pageSize = 64
+	// maxVersions is the maximum length of a list. Such a list takes 50 MB at the client.
 	maxVersions = 1 << 18
 )
 
-// maxDisplaced is for how many saves an answer says what was deleted: 10 KB of it.
+// maxDisplaced is the maximum number of saves for which an answer lists what was deleted. They take
+// 10 KB.
 const maxDisplaced = 100
 
-// Errors of a server that does not do what was asked.
+// Errors that a server returns.
 var (
-	ErrFull     = errors.New("no room at the server")
-	ErrStopping = errors.New("the server stops") // it may be back soon
-	ErrBusy     = errors.New("the server is busy")
-	errOther    = errors.New("the server could not do it; its log says why")
+	ErrFull     = errors.New("no room on the server")
+	ErrStopping = errors.New("server is stopping") // it may be back soon
+	ErrBusy     = errors.New("server is busy")
+	errOther    = errors.New("server failed; see its log for the reason")
 )
 
-// kinds are the errors that a client is told.
+// kinds are the errors that are sent to clients.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, users.ErrName, versions.ErrLacks,
 	manifest.ErrManifest, cdc.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
-// refuse returns what a client is told about an error. Errors that are none of
-// its business become errOther.
+// refuse returns the error that is sent to a client. Errors that don't concern clients become
+// errOther.
 func refuse(err error) error {
 	if full, is := errors.AsType[*versions.Full](err); is {
 		return fmt.Errorf("%w: %w", ErrFull, full)
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: %w", ErrFull, syscall.ENOSPC) // what wraps it names a file of the server
+		return fmt.Errorf("%w: %w", ErrFull, syscall.ENOSPC) // without the wrapping error, which names a file of the server
 	}
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return err
@@ -194,9 +194,9 @@ func refuse(err error) error {
 	return errOther
 }
 
-// Transient reports whether what failed may succeed a little later: the connection
-// was lost, or the server is stopping, has too many connections, cannot check
-// tokens or does not check any more after many wrong ones, or does not answer.
+// Transient reports whether a call that failed with err may succeed a little later, because the
+// connection was lost, or because the server is stopping, has too many connections, can't check
+// tokens, rejects logins after many wrong tokens, or doesn't answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
 		return closed.Temporary()

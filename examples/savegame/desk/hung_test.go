@@ -161,7 +161,7 @@ func putManifest(t *testing.T, c *Client, name string, b []byte) error {
 
 // A list makes as many requests as it has pages.
 func TestPages(t *testing.T) {
-	const saves = 2*mostListed + 1
+	const saves = 2*pageSize + 1
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	u, err := h.all.User(t.Context(), "alice")

@@ -200,7 +200,7 @@ func TestOneUserTakesNotAllConnections(t *testing.T) {
 	require.NoError(t, err)
 	h.dial()
 	_, err = Dial(t.Context(), h.config)
-	require.ErrorContains(t, err, "alice has 3 connections, of 2")
+	require.ErrorContains(t, err, "alice has 3 connections; the limit is 2")
 	require.True(t, Transient(err), "one may end")
 	bob.Token, err = users.Add(h.tokens, "bob")
 	require.NoError(t, err)

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// Revoked is the code with which a connection ends if its token was revoked.
+	// Revoked is the code with which a connection is closed when its token is revoked.
 	Revoked rpc.Code = 1024
 	// maxJobs is how many requests of one client run at once.
 	maxJobs = 16
-	// maxConns is how many connections one user may have: an eighth of what the
-	// server accepts, so that one token and a few addresses do not suffice to
-	// keep all others out. A machine has one for each command that runs.
+	// maxConns is how many connections one user may have. It is an eighth of what the server
+	// accepts, so that one token and a few addresses aren't enough to keep all others out. A
+	// machine has one connection for each running command.
 	maxConns = 128
 )
 
@@ -48,12 +48,12 @@ type Server struct {
 	streams *stream.Streams
 	log     *slog.Logger
 	memory  memory
-	conns   int // most connections of each user: maxConns
+	conns   int // limit of connections for each user
 
-	draining atomic.Bool // set by Drain: new requests are refused
+	draining atomic.Bool // refuse new requests; set by Drain
 }
 
-// NewServer returns a server without connections. The caller drives its world.
+// NewServer returns a server without connections. The caller must drive its world.
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
 		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
@@ -87,8 +87,8 @@ func (s *Server) bind() {
 	s.world.OnConnect(s.welcome)
 }
 
-// welcome opens a desk for a new client. A client that connects while the server
-// stops, or whose user has too many connections, is told so, and may try again.
+// welcome opens a desk for a new client. If the server is stopping, or if the user has too many
+// connections, it closes the connection with an error that tells the client to try again.
 func (s *Server) welcome(c *rpc.Conn) {
 	if s.draining.Load() {
 		c.Close(rpc.HostClosedConnection, ErrStopping.Error())
@@ -97,7 +97,7 @@ func (s *Server) welcome(c *rpc.Conn) {
 	user := users.UserOf(c.Identity())
 	others := func(c *rpc.Conn) bool { return users.UserOf(c.Identity()) != user }
 	if has := len(slices.DeleteFunc(s.world.Conns(), others)); has > s.conns {
-		c.Close(rpc.ServerFull, fmt.Sprintf("%s has %d connections, of %d", user, has, s.conns))
+		c.Close(rpc.ServerFull, fmt.Sprintf("%s has %d connections; the limit is %d (maxConns)", user, has, s.conns))
 		return
 	}
 	if _, err := s.world.Spawn(Class, c); err != nil {
@@ -108,22 +108,22 @@ func (s *Server) welcome(c *rpc.Conn) {
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
-// Drain refuses new requests, and returns when no request runs any more, or
-// when ctx ends. The world must be driven.
+// Drain refuses new requests, and returns when the running ones have ended or when ctx ends. The
+// world must be driven.
 func (s *Server) Drain(ctx context.Context) {
 	s.draining.Store(true)
 	_ = s.world.WaitHandlers(ctx)
 }
 
-// Close closes all connections and returns when no job runs any more, or with
-// the cause of ctx. The world must be driven.
+// Close closes all connections, and returns when no job is running, or with the cause of ctx. The
+// world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	return errors.Join(err, s.world.WaitHandlers(ctx))
 }
 
-// idleLines is how many of a user's lines about what changed nothing are logged
-// at once. Then one a second is logged, which says how many were not.
+// idleLines is how many of a user's log lines about requests that changed nothing are written at
+// once. After that, one line per second is written, which tells how many were omitted.
 const idleLines = 20
 
 // A clerk serves one client.
@@ -142,16 +142,16 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
-// talk returns the exchange beside a request.
+// talk returns the exchange of a request's blobs.
 func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
 	t := n.talk(k.server.streams.Peer(k.conn), perSecond)
 	t.Memory = k.share.buffers
 	return t
 }
 
-// onUsers runs a job for each request of a user. The job may wait for a store,
-// and its result is the answer, unless the server is stopping. The job's
-// context ends when nobody waits for the answer any more.
+// onUsers registers job to run for each request, unless the server is stopping. The job may wait
+// for the store, and its result is the answer. Its context ends when the client no longer waits for
+// the answer.
 func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
 		if k.server.draining.Load() {
@@ -171,8 +171,8 @@ func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k 
 	})
 }
 
-// idle returns the logger for what changed nothing, such as a refusal or what
-// was there already: one that discards lines if there were too many.
+// idle returns a logger for requests that changed nothing, such as refused ones or puts of existing
+// content. It discards the line if there have been too many.
 func (k *clerk) idle() *slog.Logger {
 	if !k.share.idle.Allow() {
 		k.share.hidden.Add(1)
@@ -184,12 +184,12 @@ func (k *clerk) idle() *slog.Logger {
 	return k.log
 }
 
-// refuse logs why a request is refused, and returns the error for the client.
+// refuse logs why a request failed, and returns the error for the client.
 func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 	log := k.idle().With("request", request)
-	told, brokenOff := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
+	told, interrupted := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
-	case ctx.Err() != nil, slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
+	case ctx.Err() != nil, slices.ContainsFunc(interrupted, func(end error) bool { return errors.Is(err, end) }):
 		log.Info("interrupted", "cause", err)
 	case told == errOther:
 		log.Error("failed", "error", err)
@@ -202,9 +202,9 @@ func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 // list returns a page of a list.
 func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page listPage, err error) {
 	if a.Name == "" {
-		page.Versions, err = u.List(ctx, a.Behind, mostListed)
+		page.Versions, err = u.List(ctx, a.Behind, pageSize)
 	} else {
-		page.Versions, err = u.History(ctx, a.Name, a.Above, mostListed)
+		page.Versions, err = u.History(ctx, a.Name, a.Above, pageSize)
 	}
 	return page, err
 }
@@ -224,7 +224,7 @@ func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.N
 	return none, k.did("erased", true, versions.Version{Name: a.Name, Machine: a.Machine}, err)
 }
 
-// made logs the result for a save, and adds what was deleted to make room for it.
+// made logs that a version was made, and adds what was deleted to make room for it.
 func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, error) {
 	if m.Outcome != versions.Added {
 		what += ": " + string(m.Outcome)
@@ -237,12 +237,12 @@ func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, er
 		k.log.Info("displaced", "for", m.Version.Name, "what", d)
 	}
 	if more := len(m.Displaced) - maxDisplaced; more > 0 {
-		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of other saves, %d of these", more))
+		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of %d other saves", more))
 	}
 	return m, nil
 }
 
-// did logs what was done to a save, and whether that changed it, unless it failed.
+// did logs what was done to a save, unless err says that it failed, and returns err.
 func (k *clerk) did(what string, changed bool, v versions.Version, err error) error {
 	if err != nil {
 		return err
@@ -259,22 +259,23 @@ func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, 
 	return k.server.config.Users.Invite(k.conn.Identity(), time.Now())
 }
 
-// whose returns the user as which the client is logged in.
+// whose returns the user that the client is logged in as.
 func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, err error) {
 	return k.user, nil
 }
 
 const (
-	// verifiers is how many chunks of one put are verified and passed to the
-	// store at once, while one more is received. With more of them a chunk is
-	// no longer in a processor's cache when its turn comes.
+	// verifiers is how many chunks of one put are verified and passed to the store at once, while
+	// one more is received. With more of them, a chunk would no longer be in a processor's cache
+	// when its turn comes.
 	verifiers = 2
-	// unflushed is how many chunks of one put the store may have accepted and not flushed:
-	// more than two of its packs have, unless files are small. None of them is in memory here.
+	// unflushed is how many chunks of one put the store may have accepted but not flushed. That is
+	// more than two of its packs have, unless files are small. These chunks aren't in memory here.
 	unflushed = 512
 )
 
-// put makes a version of what the client sends. The manifest is in memory until the store has it.
+// put makes a version of what the client sends. It holds the manifest in memory until the store has
+// it.
 func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, error) {
 	p, err := u.Begin(ctx, a.Request)
 	if err != nil {
@@ -300,7 +301,7 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 	return k.made("put", u, Made{Version: v, Outcome: o}, err)
 }
 
-// receive reads the manifest, sends which chunks are missing, and stores them.
+// receive reads the manifest, tells the client which chunks are missing, and stores those.
 func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *versions.Put) error {
 	b, err := io.ReadAll(in)
 	if err != nil {
@@ -322,7 +323,8 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 			}
 			stored, err := p.Chunk(ctx, index, packed)
 			k.share.verifying.Release(1)
-			if free(); err == nil { // before waiting for what is not flushed
+			free() // before waiting until the chunk is flushed
+			if err == nil {
 				storing.Go(stored)
 			}
 			return err
@@ -333,7 +335,7 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 	return cmp.Or(storing.Wait(), err) // the store's error ends the others
 }
 
-// get sends a version, its manifest, and those of its chunks that the client wants.
+// get sends a version, its manifest, and the chunks that the client requests.
 func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.None, err error) {
 	c, err := u.Open(ctx, a.Name, a.Version)
 	if err != nil {
@@ -350,7 +352,7 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 		return none, err
 	}
 	t := k.talk(a.Number, a.Rate)
-	text, _ := json.Marshal(c.Version) // never fails: there are only strings, numbers and a time
+	text, _ := json.Marshal(c.Version) // can't fail, because there are only strings, numbers and a time
 	if err := t.SendBlob(ctx, versionBlob, text); err != nil {
 		return none, err
 	}

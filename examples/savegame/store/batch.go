@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A batch is the puts that arrived while the batch before was made durable, and
-// that are made durable together.
+// A batch is a group of puts that arrived while the previous batch was made durable, and that are
+// made durable together.
 type batch struct {
 	folder string // the folder of its first object
 	keys   map[string]bool
@@ -17,23 +17,23 @@ type batch struct {
 	bytes  int
 	adding sync.WaitGroup // puts whose objects are being written
 
-	ready chan struct{} // closed, once, when the batch should not wait for more
-	once  sync.Once
+	ready chan struct{} // closed when the batch should not wait for more puts
+	once  sync.Once     // closes ready
 	done  chan struct{} // closed when the result of each put is known
 }
 
 const (
-	// enough is how many bytes a batch waits for at most; more may join until it is
-	// committed. A file costs 0.6 ms of a processor, on ext4, and its two flushes wait
-	// 2 to 4 ms. That is little beside the 15 ms in which so many bytes arrive at best.
-	enough = 8 << 20
-	// gatherTime is how long a batch waits if the one before had several
-	// objects of the same folder.
+	// batchBytes is how many bytes a batch waits for, although more may join until it is committed.
+	// On ext4, a file costs 0.6 ms of CPU time, and its two flushes take 2 to 4 ms, which is little
+	// compared with the 15 ms or more in which so many bytes arrive.
+	batchBytes = 8 << 20
+	// gatherTime is how long a batch waits if the previous one had several objects, all of the same
+	// folder.
 	gatherTime = 15 * time.Millisecond
 )
 
-// gather waits a short time for more objects of one folder. An object of
-// another folder is usually a record, and somebody waits for it.
+// gather waits a short time for more objects of one folder. It stops when an object of another
+// folder arrives, which is usually a record that a client is waiting for.
 func (b *batch) gather() {
 	select {
 	case <-b.ready:
@@ -41,8 +41,8 @@ func (b *batch) gather() {
 	}
 }
 
-// crowd returns the folder of the objects if there are several and all are in
-// one folder, otherwise "".
+// crowd returns the folder of the batch's objects if there are several, all in one folder.
+// Otherwise it returns "".
 func (b *batch) crowd() string {
 	if len(b.keys) < 2 || len(b.files) > 1 {
 		return ""
@@ -50,7 +50,7 @@ func (b *batch) crowd() string {
 	return b.folder
 }
 
-// add adds an object that will be written, and returns the file that it is to be written to.
+// add registers an object, and returns the file to which the caller must add it.
 func (b *batch) add(key string, size int, build func() *building) *building {
 	folder := path.Dir(key)
 	b.keys[key] = true
@@ -58,7 +58,7 @@ func (b *batch) add(key string, size int, build func() *building) *building {
 		b.files[folder] = build()
 	}
 	b.adding.Add(1)
-	if b.bytes += size; b.bytes >= enough || len(b.files) > 1 {
+	if b.bytes += size; b.bytes >= batchBytes || len(b.files) > 1 {
 		b.stopGathering()
 	}
 	return b.files[folder]
@@ -66,12 +66,12 @@ func (b *batch) add(key string, size int, build func() *building) *building {
 
 func (b *batch) stopGathering() { b.once.Do(func() { close(b.ready) }) }
 
-// filesAtOnce is how many files of a batch are made durable at once: a file
-// system flushes some of them together.
+// filesAtOnce is how many files of a batch are made durable at once. File systems flush some of
+// them together.
 const filesAtOnce = 64
 
-// each calls fn with the file of each folder, once all of its objects are
-// written, and records the result for these objects.
+// each calls fn with the file of each folder after all objects have been added, and records its
+// result for the objects of the file.
 func (b *batch) each(fn func(folder string, in *building) error) {
 	b.adding.Wait()
 	var files errgroup.Group
@@ -91,12 +91,12 @@ type queue struct {
 
 	mu        sync.Mutex
 	next      *batch // nil = no put waits
-	committed *batch // the batch that is being made durable; nil = none is
+	committed *batch // the batch that is being made durable, or nil
 }
 
-// join adds an object to the next batch, and returns the file of that batch
-// that it is to be written to. in is nil if a batch that is not done has an
-// object of that key. If first is true the caller must commit the batch.
+// join registers an object with the next batch, and returns the file to which the caller must add
+// it. If a batch that isn't done yet already has an object of that key, join returns that batch,
+// and in is nil. If first is true, the caller must commit the batch.
 func (q *queue) join(key string, size int) (b *batch, in *building, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,8 +114,7 @@ func (q *queue) join(key string, size int) (b *batch, in *building, first bool) 
 	return q.next, q.next.add(key, size, q.build), first
 }
 
-// leave removes an object from a batch that it has joined. A batch without
-// objects then waits for nobody.
+// leave removes an object from a batch that it joined. A batch without objects stops waiting.
 func (q *queue) leave(b *batch, key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,9 +123,9 @@ func (q *queue) leave(b *batch, key string) {
 	}
 }
 
-// commits makes puts from now on join the batch after b. b = nil means that the
-// results of the last batch are known.
-func (q *queue) commits(b *batch) {
+// setCommitted records that b is being made durable, so that further puts join the next batch. b is
+// nil once that is done.
+func (q *queue) setCommitted(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.committed = b; b != nil {

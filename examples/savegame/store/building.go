@@ -7,25 +7,25 @@ import (
 	"path"
 )
 
-// A building is a file of objects of one folder that waits until its bytes are
-// durable, and then gets its name.
+// A building is a file of objects of one folder that is being written. It gets its final name when
+// its bytes are durable.
 type building struct {
 	files   Files
-	waiting string // its name until then
+	waiting string // its temporary name
 
-	turn  chan struct{} // holds a token while an object is added
-	first string        // the key of the first object; "" = there is none yet
-	alone []byte        // the first object, until others follow: an object that remains alone is written as it is
-	err   error         // the first error; in the end that of all its objects
+	turn  chan struct{} // a mutex: holds a token while an object is added
+	first string        // the key of the first object; "" = none yet
+	alone []byte        // the first object until there is a second one; a single object is written as it is
+	err   error         // the first error, which is the result for all its objects
 
 	file    File        // nil = nothing was written
-	archive *zip.Writer // nil = it has one object at most
-	size    int64       // bytes that were written of the archive
+	archive *zip.Writer // nil if there are fewer than two objects
+	size    int64       // bytes of the archive written so far
 	objects map[string]span
 }
 
-// add adds an object. If lent is true, the caller does not change data until
-// the file is finished, so it is not copied.
+// add adds an object. If lent is true, the caller doesn't change data until the file is finished,
+// so it isn't copied.
 func (b *building) add(key string, data []byte, lent bool) {
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
@@ -53,7 +53,7 @@ func (b *building) pack(key string, data []byte) {
 	}
 	body, err := b.archive.CreateHeader(&zip.FileHeader{Name: path.Base(key), Method: zip.Store})
 	if err == nil {
-		err = b.archive.Flush() // so that the object's bytes begin where the archive ends now
+		err = b.archive.Flush() // so that size is the offset of the object's bytes
 	}
 	at := b.size
 	if err == nil {
@@ -63,7 +63,7 @@ func (b *building) pack(key string, data []byte) {
 	b.err = err
 }
 
-// create creates the file, and reports whether that has succeeded.
+// create creates the file, and reports whether it succeeded.
 func (b *building) create() bool {
 	if b.err == nil {
 		b.file, b.err = b.files.Create(b.waiting)
@@ -71,14 +71,14 @@ func (b *building) create() bool {
 	return b.err == nil
 }
 
-// Write writes what the archive produces to the file.
+// Write implements io.Writer for the archive.
 func (b *building) Write(p []byte) (int, error) {
 	n, err := b.file.Write(p)
 	b.size += int64(n)
 	return n, err
 }
 
-// finish writes what is left, and makes the bytes durable.
+// finish writes the rest of the file, and makes its bytes durable.
 func (b *building) finish() error {
 	switch {
 	case b.archive != nil && b.err == nil:

@@ -10,19 +10,20 @@ import (
 	"sync"
 )
 
-// A catalog records where the objects of a [Folder] are. It is read when the
-// store is opened, and changes whenever names of files do.
+// A catalog records which file has each object of a [Folder]. It is built when the store is opened,
+// and changes whenever names of files do.
 type catalog struct {
 	files Files
 
-	// names is held exclusively to change names of files among the objects, and
-	// shared to read what has one.
+	// names is held exclusively to change the names of files in objectsFolder, and shared to read
+	// the files.
 	names   sync.RWMutex
-	folders map[string]map[string]*pack // for each folder its objects, by the last element of their keys
+	folders map[string]map[string]*pack // for each folder, its objects by the last element of their keys
 }
 
-// found records what is in a file that existed before: the objects of a pack, or one object,
-// which may be somebody else's or a damaged pack. What a damaged pack contained is missing.
+// found records the objects in a file that existed when the store was opened. That is a pack or a
+// single object, which may also be somebody else's file or a damaged pack. The objects of a damaged
+// pack are missing.
 func (c *catalog) found(name string) error {
 	info, err := c.files.Stat(name)
 	if err != nil {
@@ -42,8 +43,8 @@ func (c *catalog) found(name string) error {
 	return unlessDamaged(err)
 }
 
-// get reads an object. If somebody else has removed the file that it was in,
-// all objects of that file are missing, and may be put again.
+// get reads an object. If somebody else removed its file, get records that all objects of that file
+// are missing, so that they can be put again.
 func (c *catalog) get(key string) ([]byte, error) {
 	data, in, err := c.read(key)
 	if in != nil && errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +55,7 @@ func (c *catalog) get(key string) ([]byte, error) {
 	return data, err
 }
 
-// read reads an object, and returns the file that it is in; nil = no file has the object.
+// read reads an object, and returns the file that contains it, or nil if no file does.
 func (c *catalog) read(key string) (data []byte, in *pack, err error) {
 	c.names.RLock()
 	defer c.names.RUnlock()
@@ -76,12 +77,13 @@ func (c *catalog) read(key string) (data []byte, in *pack, err error) {
 	return data[:n], in, err
 }
 
-// packOf returns the file that has an object, nil if none has. The caller holds or shares names.
+// packOf returns the file that contains an object, or nil. The caller holds names, exclusively or
+// shared.
 func (c *catalog) packOf(key string) *pack {
 	return c.folders[path.Dir(fileOf(key))][path.Base(key)]
 }
 
-// objects returns the objects of a folder and of the folders in it, by key.
+// objects returns the objects in a folder and its subfolders, sorted by key.
 func (c *catalog) objects(in string) (list []Object) {
 	c.names.RLock()
 	defer c.names.RUnlock()
@@ -118,8 +120,8 @@ func (c *catalog) forget(p *pack) {
 	}
 }
 
-// missing returns err, or nil if err is that something does not exist.
-func missing(err error) error {
+// ignoreNotExist returns err, or nil if err means that something doesn't exist.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

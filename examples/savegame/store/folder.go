@@ -20,13 +20,12 @@ import (
 
 const (
 	objectsFolder = "objects"
-	// waitingFolder holds objects until they are flushed. What is in it when a
-	// store is opened was left by a process that died.
+	// waitingFolder holds files until they are flushed. Files that are in it when a store is opened
+	// were left by a process that died.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-	// formatPrefix and format are the name of a file, and the same is in it. A
-	// program must use another format if it writes packs that this one would
-	// consider damaged, so that check --repair would delete them.
+	// formatPrefix and format form the name of a file. A program must use a different format if it
+	// writes packs that this one would consider damaged, and check --repair would therefore delete.
 	formatPrefix, format = "format ", "1"
 )
 
@@ -34,25 +33,25 @@ const (
 type Folder struct {
 	catalog
 	lock    *os.File              // nil if OpenOn made the Folder
-	counter atomic.Uint64         // for the names of files that wait
-	broken  atomic.Pointer[error] // an ErrBroken; set once
+	counter atomic.Uint64         // for the names of files in waitingFolder
+	broken  atomic.Pointer[error] // wraps ErrBroken; set at most once
 	queue   queue
 
-	// changing holds a token while a batch is put or something is deleted, so
-	// that nothing else changes what there is. It is taken before names.
+	// changing is a mutex that holds a token while a batch is committed or objects are deleted. It
+	// is taken before names.
 	changing chan struct{}
-	crowd    string // the folder of the last batch, if it had several objects of one folder; used only with the token
+	crowd    string // folder of the last batch, if it had several objects, all in that folder; guarded by changing
 }
 
-// Open opens the store in a folder of this machine, and creates it if it does not exist.
-// The process has it alone until Close or its end: meanwhile others fail with [ErrLocked].
+// Open opens the store in a folder of this machine, and creates it if it doesn't exist. Until Close
+// or the end of this process, Open fails with [ErrLocked] in other processes.
 func Open(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	lock, err := takeLock(filepath.Join(dir, lockFile))
 	if err != nil {
@@ -63,13 +62,13 @@ func Open(dir string) (*Folder, error) {
 		err = disk{filepath.Dir(dir)}.SyncDir(".") // the folder may be new
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the store in %s: %w", dir, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("open store in %s: %w", dir, err), lock.Close())
 	}
 	f.lock = lock
 	return f, nil
 }
 
-// OpenOn opens a store on a file system that nobody else uses.
+// OpenOn opens a store on a file system that nothing else uses.
 func OpenOn(files Files) (*Folder, error) {
 	f := &Folder{catalog: catalog{files: files, folders: make(map[string]map[string]*pack)}, changing: make(chan struct{}, 1)}
 	if err := f.checkFormat(); err != nil {
@@ -89,25 +88,25 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
-	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // on a full disk the next process that opens the store does this
+	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // if the disk is full, a later process does this
 		return nil, err
 	}
 	f.queue.build = f.build
 	return f, f.read(".")
 }
 
-// mark creates the file of the format. Older programs made an empty folder of
-// that name, which many programs that copy folders leave out.
+// mark creates the file that tells the format. Older programs made an empty folder of that name,
+// which many programs that copy folders leave out.
 func (f *Folder) mark() error {
 	name := formatPrefix + format
 	info, err := f.files.Stat(name)
-	if err == nil && !info.IsDir() || missing(err) != nil {
+	if err == nil && !info.IsDir() || ignoreNotExist(err) != nil {
 		return err
 	}
 	_ = f.files.Remove(name) // if it remains, the next step fails
 	b := f.build()
 	b.add(name, []byte("a savegame store of format "+format+"\n"), true)
-	return f.show(name, nil, b)
+	return f.publish(name, nil, b)
 }
 
 // checkFormat returns an error if the store has another format.
@@ -115,30 +114,32 @@ func (f *Folder) checkFormat() error {
 	entries, err := f.files.ReadDir(".")
 	for _, e := range entries {
 		if has, ok := strings.CutPrefix(e.Name(), formatPrefix); ok && has != format {
-			return fmt.Errorf("it has format %s, of a newer program; this one knows format %s", has, format)
+			return fmt.Errorf("store has format %s, of a newer program; this one supports format %s", has, format)
 		}
 	}
 	return err
 }
 
-// read flushes a folder and everything in it, because the process before may
-// have died between a rename and its flush, and records what objects there are.
+// read flushes a folder and everything in it, because the previous process may have died between a
+// rename and its flush, and records the objects.
 func (f *Folder) read(dir string) error {
 	entries, err := f.files.ReadDir(dir)
 	for _, e := range entries {
+		if err != nil {
+			break
+		}
 		name := path.Join(dir, e.Name())
-		switch {
-		case err != nil:
-		case e.IsDir():
+		if e.IsDir() {
 			err = f.read(name)
-		case strings.HasPrefix(name, objectsFolder+"/"):
+		} else if strings.HasPrefix(name, objectsFolder+"/") {
 			err = f.found(name)
 		}
 	}
 	return cmp.Or(err, f.files.SyncDir(dir))
 }
 
-// Close releases the folder for others. No other method may be called meanwhile or afterwards.
+// Close releases the folder for other processes. No other method may be running, or be called
+// afterwards.
 func (f *Folder) Close() error {
 	if f.lock == nil {
 		return nil
@@ -146,7 +147,7 @@ func (f *Folder) Close() error {
 	return f.lock.Close()
 }
 
-// check returns an error if nothing may be done any more, or not for these keys.
+// check returns an error if the store is broken, ctx has ended, or a key is invalid.
 func (f *Folder) check(ctx context.Context, keys ...string) error {
 	if err := f.broken.Load(); err != nil {
 		return *err
@@ -169,25 +170,26 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// deletedAtOnce is from how many files objects are deleted at once; meanwhile
-// puts have to wait. rewrittenAtOnce is how many bytes of packs are written
-// again at once, not counting the last pack: no more than a put makes durable.
+// While objects are deleted, puts have to wait. Therefore objects of no more than deletedAtOnce
+// files are deleted at once, and packs of no more than rewrittenAtOnce bytes, not counting the last
+// one, are rewritten at once. A batch of puts makes as many bytes durable.
 const (
 	deletedAtOnce   = 32
-	rewrittenAtOnce = enough
+	rewrittenAtOnce = batchBytes
 )
 
-// Delete implements [Store]. It also removes folders that become empty. It writes each pack
-// again once, whatever the order of the keys: those of which least remains first, because
-// each frees room to write the next one. After an error it continues with the others.
+// Delete implements [Store]. It also removes folders that become empty. It rewrites each pack only
+// once, whatever the order of the keys, and begins with the packs of which the fewest objects
+// remain, because each of them frees room for rewriting the next one. After an error it continues
+// with the others.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
 	}
 	var failed error
 	packs := f.packsOf(keys)
-	stay := func(p *pack) int { return len(p.objects) - len(packs[p]) }
-	order := slices.SortedFunc(maps.Keys(packs), func(a, b *pack) int { return stay(a) - stay(b) })
+	remaining := func(p *pack) int { return len(p.objects) - len(packs[p]) }
+	order := slices.SortedFunc(maps.Keys(packs), func(a, b *pack) int { return remaining(a) - remaining(b) })
 	for len(order) > 0 {
 		n := atOnce(order, packs)
 		failed = cmp.Or(failed, f.delete(order[:n], packs))
@@ -196,7 +198,7 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	return failed
 }
 
-// atOnce returns from how many of the first files objects are to be deleted at once.
+// atOnce returns how many of the first files to delete objects from at once.
 func atOnce(order []*pack, keys map[*pack][]string) (n int) {
 	for bytes := int64(0); n < min(len(order), deletedAtOnce) && bytes < rewrittenAtOnce; n++ {
 		if p := order[n]; len(keys[p]) < len(p.objects) {
@@ -206,7 +208,7 @@ func atOnce(order []*pack, keys map[*pack][]string) (n int) {
 	return n
 }
 
-// packsOf returns the files that objects are in.
+// packsOf returns the files that contain the given objects, each with its keys.
 func (f *Folder) packsOf(keys []string) map[*pack][]string {
 	f.names.RLock()
 	defer f.names.RUnlock()
@@ -219,13 +221,13 @@ func (f *Folder) packsOf(keys []string) map[*pack][]string {
 	return packs
 }
 
-// delete deletes objects of some files.
+// delete deletes objects from the given files.
 func (f *Folder) delete(some []*pack, keys map[*pack][]string) (failed error) {
 	f.changing <- struct{}{}
 	defer func() { <-f.changing }()
 	changed := make(map[string]struct{})
 	for _, known := range some {
-		for p, keys := range f.packsOf(keys[known]) { // another Delete may have written it again
+		for p, keys := range f.packsOf(keys[known]) { // looked up again, since another Delete may have rewritten it
 			failed = cmp.Or(failed, f.shrink(p, keys, changed))
 		}
 	}
@@ -239,12 +241,12 @@ func (f *Folder) delete(some []*pack, keys map[*pack][]string) (failed error) {
 func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	f.names.Lock()
 	defer f.names.Unlock()
-	if err := missing(f.files.Remove(p.name)); err != nil {
+	if err := ignoreNotExist(f.files.Remove(p.name)); err != nil {
 		return err
 	}
 	f.forget(p)
 	dir := path.Dir(p.name)
-	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) { // removing a folder that is not empty fails
+	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) { // fails if the folder isn't empty
 		delete(changed, dir)
 		delete(f.folders, dir)
 	}
@@ -252,8 +254,8 @@ func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	return nil
 }
 
-// shrink writes a pack again without some of its objects, in its place; the
-// disk needs room for that. A pack without other objects is removed.
+// shrink replaces a pack by one without some of its objects, for which the disk needs room. If no
+// objects remain, it removes the pack.
 func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
 	left := maps.Clone(p.objects)
 	for _, key := range keys {
@@ -268,10 +270,10 @@ func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) err
 		b.err = cmp.Or(b.err, err)
 		b.pack(name, data)
 	}
-	return f.show(p.name, p, b)
+	return f.publish(p.name, p, b)
 }
 
-// build returns a new file that waits.
+// build returns a new file in waitingFolder.
 func (f *Folder) build() *building {
 	name := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
 	return &building{files: f.files, waiting: name, turn: make(chan struct{}, 1), objects: make(map[string]span)}
@@ -281,8 +283,8 @@ func fileOf(key string) string { return objectsFolder + "/" + key }
 
 func keyOf(file string) string { return strings.TrimPrefix(file, objectsFolder+"/") }
 
-// Put implements [Store]. It ignores ctx once it waits. Objects that are put while
-// others are made durable wait until those are, and are then made durable together.
+// Put implements [Store]. It ignores ctx while it waits. Objects that are put while others are
+// being made durable are afterwards made durable together.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	wait, err := f.start(ctx, key, data, true)
 	if err == nil {
@@ -296,7 +298,8 @@ func (f *Folder) Start(ctx context.Context, key string, data []byte) (wait func(
 	return f.start(ctx, key, data, false)
 }
 
-// start is Start. If lent is true, data does not change until wait returns.
+// start is like Start. If lent is true, data doesn't change until wait returns, so it needn't be
+// copied.
 func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) (wait func() error, err error) {
 	if err := f.check(ctx, key); err != nil {
 		return nil, err
@@ -304,7 +307,7 @@ func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) 
 	b, in, first := f.queue.join(key, len(data))
 	if in == nil {
 		<-b.done
-		return f.start(ctx, key, data, lent) // this finds what the other Put has put, or that it has failed
+		return f.start(ctx, key, data, lent) // finds the object of the other Put, or tries again if that failed
 	}
 	if first {
 		go f.commit(b)
@@ -318,55 +321,56 @@ func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) 
 	return func() error { <-b.done; return in.err }, nil
 }
 
-// commit makes a batch durable, after the one before.
+// commit makes a batch durable after the previous one.
 func (f *Folder) commit(b *batch) {
 	f.changing <- struct{}{}
 	if b.folder == f.crowd {
 		b.gather()
 	}
-	f.queue.commits(b)
+	f.queue.setCommitted(b)
 	b.each(f.put)
 	f.crowd = b.crowd()
-	f.queue.commits(nil)
+	f.queue.setCommitted(nil)
 	<-f.changing
 	close(b.done)
 }
 
-// absent returns an error if a key has an object already, is a folder of
-// others, or is in a folder that is an object.
+// absent returns an error if a key already has an object, is the folder of other objects, or is in
+// a folder that is an object.
 func (f *Folder) absent(key string) error {
 	f.names.RLock()
 	defer f.names.RUnlock()
 	for folder := path.Dir(key); folder != "."; folder = path.Dir(folder) {
 		if f.packOf(folder) != nil {
-			return fmt.Errorf("%w: %s is an object, and no folder for %s", ErrKey, folder, key)
+			return fmt.Errorf("%w: %s is an object, so it cannot contain %s", ErrKey, folder, key)
 		}
 	}
-	switch info, err := f.files.Stat(fileOf(key)); {
+	info, err := f.files.Stat(fileOf(key))
+	switch {
 	case err == nil && info.IsDir():
-		return fmt.Errorf("%w: %s is a folder of others", ErrKey, key)
+		return fmt.Errorf("%w: %s is a folder of other objects", ErrKey, key)
 	case err == nil || f.packOf(key) != nil:
 		return &fs.PathError{Op: "put", Path: key, Err: fs.ErrExist}
 	default:
-		return missing(err)
+		return ignoreNotExist(err)
 	}
 }
 
-// put gives a file of a folder its name: a single object's is its key's, and
-// that of several is a pack's.
+// put gives a new file in a folder its name: that of its object's key or, if it has several
+// objects, that of a pack.
 func (f *Folder) put(folder string, b *building) error {
-	switch {
-	case b.first == "":
-		return nil
-	case b.archive == nil:
-		return f.show(fileOf(b.first), nil, b)
+	if b.first == "" {
+		return nil // all its objects existed already
 	}
-	return f.show(packName(fileOf(folder)), nil, b)
+	if b.archive == nil {
+		return f.publish(fileOf(b.first), nil, b)
+	}
+	return f.publish(packName(fileOf(folder)), nil, b)
 }
 
-// show gives a file its name durably, in place of another file unless old is
-// nil. Its bytes are flushed before it gets the name.
-func (f *Folder) show(name string, old *pack, b *building) error {
+// publish flushes the bytes of a file and then gives it its name, durably. If old isn't nil, it
+// replaces that file.
+func (f *Folder) publish(name string, old *pack, b *building) error {
 	err := b.finish()
 	if err == nil {
 		err = f.rename(name, old, b)
@@ -375,10 +379,10 @@ func (f *Folder) show(name string, old *pack, b *building) error {
 		_ = f.files.Remove(b.waiting) // or the next Open removes it
 		return err
 	}
-	return f.sync(path.Dir(name)) // several at once need only one write of the file system's journal
+	return f.sync(path.Dir(name)) // concurrent calls share one write of the file system's journal
 }
 
-// rename gives a file that waits its name, and records its objects.
+// rename gives a file its name, and records its objects.
 func (f *Folder) rename(name string, old *pack, b *building) error {
 	info, err := f.files.Stat(b.waiting)
 	if err != nil {
@@ -399,8 +403,8 @@ func (f *Folder) rename(name string, old *pack, b *building) error {
 	return nil
 }
 
-// mkdirAll creates a folder and its parents, durably: all others rely on that
-// if they find a folder.
+// mkdirAll creates a folder and its parents, durably, because others that find a folder rely on
+// that.
 func (f *Folder) mkdirAll(name string) error {
 	err := f.files.Mkdir(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -417,14 +421,14 @@ func (f *Folder) mkdirAll(name string) error {
 	return f.sync(path.Dir(name))
 }
 
-// sync flushes a folder, unless it has been removed meanwhile, with everything
-// in it. If that fails the store is broken.
+// sync flushes a folder, unless it has been removed in the meantime. If that fails, the store is
+// broken.
 func (f *Folder) sync(dir string) error {
 	if err := f.files.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrBroken, err)
 		f.broken.CompareAndSwap(nil, &err)
 	}
-	return f.check(context.Background()) // another flush may have failed, and consumed the error
+	return f.check(context.Background()) // the error may have been reported to another flush of the folder
 }
 
 // List implements [Store].

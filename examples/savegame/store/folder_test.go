@@ -21,7 +21,7 @@ func TestFolderHasOneOwner(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.Open(dir)
 	require.ErrorIs(t, err, store.ErrLocked)
-	require.ErrorContains(t, err, fmt.Sprintf("folder %s is in use by another process, number %d on ", dir, os.Getpid()))
+	require.ErrorContains(t, err, fmt.Sprintf("folder %s is in use by another process: pid %d on ", dir, os.Getpid()))
 
 	require.NoError(t, s.Close())
 	s, err = store.Open(dir)
@@ -52,7 +52,7 @@ func TestStoreOfAnotherFormat(t *testing.T) {
 	require.NoError(t, os.Rename(mark, other))
 	for range 2 {
 		_, err = store.Open(dir)
-		require.ErrorContains(t, err, dir+": it has format 2, of a newer program; this one knows format 1")
+		require.ErrorContains(t, err, dir+": store has format 2, of a newer program; this one supports format 1")
 		require.NoFileExists(t, mark)
 		require.NoError(t, os.Remove(other))
 		require.NoError(t, os.Mkdir(other, 0o700)) // as a program from in between marks it

@@ -17,99 +17,100 @@ import (
 
 // Store keeps immutable objects. It is safe for concurrent use.
 //
-// After an error of Put or Delete other than those named here it is unknown
-// whether it was done, as after a bucket's answer that was lost. Put and Delete
-// may be repeated, and List shows what is there.
+// If Put or Delete fails with an error other than those named here, it is unknown whether it took
+// effect, for example because the answer of a cloud store was lost. Put and Delete may be repeated,
+// and List shows what exists.
 type Store interface {
 	// Get returns the bytes of an object, or fs.ErrNotExist.
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Put makes an object. When Put returns the object is durable, and Get and List find it. If
-	// it fails with fs.ErrExist, the key already has an object, which is durable too and does
-	// not change. Of two concurrent Puts of one key one fails. Put reads data until it returns.
+	// Put makes an object. When Put returns, the object is durable, and Get and List find it. If
+	// the key already has an object, Put fails with fs.ErrExist; that object is durable too, and
+	// doesn't change. Of two concurrent Puts of one key, one fails. data must not change until Put
+	// returns.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// Start begins a Put, and returns once it has read data. If the Put has
-	// failed by then, Start fails; with fs.ErrExist it always does. wait returns
-	// when the Put is done. It must be called once, on any goroutine. So a
-	// caller that puts many objects need not keep them until they are durable.
+	// Start begins a Put, and returns as soon as it no longer needs data, so that a caller that
+	// puts many objects doesn't have to keep them until they are durable. It returns errors that
+	// occur until then, which always include fs.ErrExist. wait returns the result of the Put when
+	// it is done, and must be called exactly once, on any goroutine.
 	Start(ctx context.Context, key string, data []byte) (wait func() error, err error)
 
-	// List returns the objects below a folder, where dir/ is the prefix of their
-	// keys; "" = all objects. Objects of one folder are in the order of their
-	// names. A folder that cannot be read is an error, after which List continues.
-	// List may or may not return an object that is put or deleted meanwhile.
+	// List returns the objects whose keys begin with dir/, or all objects if dir is empty. Objects
+	// of one folder are in the order of their names. A folder that can't be read yields an error,
+	// after which List continues. List may or may not return objects that are put or deleted while
+	// it runs.
 	List(ctx context.Context, dir string) iter.Seq2[Object, error]
 
-	// Delete deletes objects, durably when it returns. A key without an object is no error.
+	// Delete deletes objects. When it returns, they are durably deleted. A key without an object
+	// isn't an error.
 	Delete(ctx context.Context, keys ...string) error
 
-	// Room returns for how many more bytes, as Occupied counts them, there is
-	// room; math.MaxInt64 if no limit is known.
+	// Room returns how many more bytes fit, as counted by Occupied, or math.MaxInt64 if no limit is
+	// known.
 	Room(ctx context.Context) (bytes int64, err error)
 }
 
 // Object is what List returns about an object.
 type Object struct {
-	// A key that CheckKey refuses was put there by somebody else, or is a
-	// damaged pack; it can be neither read nor deleted here.
+	// Key is the object's key. If CheckKey rejects it, somebody else put the file there, or it is a
+	// damaged pack. It can then be neither read nor deleted here.
 	Key  string
 	Size int64 // in bytes
 	Time time.Time
 }
 
 const (
-	// MaxKey is how many bytes a key may have: with the path of a folder before
-	// it, it fits the 1,024 bytes of a bucket's keys.
+	// MaxKey is the maximum length of a key in bytes. With the path of a folder before it, it fits
+	// into the 1,024 bytes that cloud stores allow.
 	MaxKey = 768
-	// MaxElement is how many bytes there may be between two slashes of a key:
-	// file systems end at 255, some encrypted ones earlier.
+	// MaxElement is the maximum length of a key's element, between two slashes. File systems allow
+	// 255 bytes, and some encrypted ones fewer.
 	MaxElement = 240
-	// BlockBytes is the unit in which almost every file system allocates space
-	// for files: see [Occupied].
+	// BlockBytes is the unit in which almost every file system allocates space for files; see
+	// [Occupied].
 	BlockBytes = 4096
 )
 
-// Occupied returns what an object of that size takes on a disk: whole blocks, and one for its
-// name and the rest that a file system records, so that a million empty objects are not free.
+// Occupied returns how many bytes an object of a size takes on a disk: whole blocks, and one more
+// for its name and the other metadata, so that a million empty objects aren't free.
 func Occupied(size int64) int64 { return (size+BlockBytes-1)/BlockBytes*BlockBytes + BlockBytes }
 
 // ErrKey means that a key is not valid.
-var ErrKey = errors.New("bad key")
+var ErrKey = errors.New("invalid key")
 
-// goodElement reports whether e may stand between two slashes of a key. It is
-// called for each chunk's key, so it does not use a regular expression.
+// goodElement reports whether e is valid between two slashes of a key. It doesn't use a regular
+// expression because it is called for the key of each chunk.
 func goodElement(e string) bool {
 	const bytes = "abcdefghijklmnopqrstuvwxyz0123456789._=-"
 	return e != "" && len(e) <= MaxElement && e[0] != '.' && e[len(e)-1] != '.' && strings.Trim(e, bytes) == ""
 }
 
-// CheckKey returns an error unless key is valid: elements of small letters, digits and ._=-
-// between slashes, none of which begins or ends with a dot. Such an element is a file's name on
-// every system, including those that do not distinguish upper and lower case, except for the
-// device names of Windows. A caller that makes keys from other people's words must avoid those.
+// CheckKey returns an error unless key is valid. A key consists of elements of lowercase letters,
+// digits and ._=- separated by slashes, none of which begins or ends with a dot. Such an element is
+// a valid file name on every system, including case-insensitive ones, except for the device names
+// of Windows, which callers must avoid if they make keys from other people's words.
 func CheckKey(key string) error {
 	if len(key) > MaxKey {
-		return fmt.Errorf("%w %.40q…: %d bytes, the limit is %d", ErrKey, key, len(key), MaxKey)
+		return fmt.Errorf("%w %.40q…: has %d bytes; the limit is %d", ErrKey, key, len(key), MaxKey)
 	}
 	for element := range strings.SplitSeq(key, "/") {
 		if !goodElement(element) {
-			return fmt.Errorf("%w %q: between slashes are 1 to %d small letters, digits and ._=-, and no dot is the first or last of them", ErrKey, key, MaxElement)
+			return fmt.Errorf("%w %q: each element must have 1 to %d lowercase letters, digits and ._=-, without a dot at either end", ErrKey, key, MaxElement)
 		}
 	}
 	return nil
 }
 
-// ErrLocked means that another process has the folder. The text says which.
+// ErrLocked means that another process has the folder. The text of the error tells which one.
 var ErrLocked = errors.New("in use")
 
-// ErrBroken means that the disk has failed in a way after which the store does
-// not know what is on it.
-var ErrBroken = errors.New("the store has failed, open it again")
+// ErrBroken means that the disk failed in a way that leaves it unknown what is on it.
+var ErrBroken = errors.New("store has failed and must be opened again")
 
-// Files is what a [Folder] needs of a file system: so little that a test can
-// replace it by one that forgets what was not flushed. Names are relative, with
-// slashes. Errors wrap fs.ErrExist and fs.ErrNotExist where those apply.
+// Files is what a [Folder] needs of a file system. It is so small that a test can implement it with
+// a file system that loses everything that wasn't flushed. Names are relative, with slashes. Errors
+// wrap fs.ErrExist and fs.ErrNotExist where they apply.
 type Files interface {
 	Create(name string) (File, error)   // creates an empty file; fails if there is one
 	Open(name string) (OpenFile, error) // opens a file for reading
@@ -134,8 +135,8 @@ type OpenFile interface {
 	io.Closer
 }
 
-// A disk is the file system below a folder of this machine, which the store
-// owns. CheckKey makes sure that keys lead nowhere else.
+// A disk is the file system below a folder of this machine, which the store owns. CheckKey ensures
+// that keys don't lead elsewhere.
 type disk struct{ dir string }
 
 func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }

@@ -72,8 +72,8 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	p.put(u, Request{Name: "other"}, saveOf(noise(2, 100_000)))
 	small.Space = u.used.Load() + 1<<20
 	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
-	require.ErrorContains(t, err, "the disk of the saves is full: ")
-	require.ErrorContains(t, err, "1.0 MB are free, and the reserve of 1.0 MB must stay so")
+	require.ErrorContains(t, err, "disk is full: ")
+	require.ErrorContains(t, err, "1.0 MB are free, of which 1.0 MB are reserved")
 	_, err = u.Remove(ctx, "world", "m", Ref{})
 	require.NoError(t, err)
 	p.put(u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
@@ -87,7 +87,7 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 func TestRecordsAreOfTheQuota(t *testing.T) {
 	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
 	u := p.user("alice")
-	for i := range uint64(mostDisplaced + 50) {
+	for i := range uint64(maxDisplaced + 50) {
 		p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(i%2, 1000)))
 	}
 	used := int64(0)
@@ -96,7 +96,7 @@ func TestRecordsAreOfTheQuota(t *testing.T) {
 		used += store.Occupied(o.Size)
 	}
 	require.LessOrEqual(t, used, p.all.config.Quota)
-	require.Len(t, u.displaced, mostDisplaced)
+	require.Len(t, u.displaced, maxDisplaced)
 	require.Empty(t, p.requireSound())
 }
 

@@ -59,7 +59,7 @@ func Example() {
 	}
 	// Output:
 	// 1 <nil>
-	// true version 1 of "World 1", 8 B, put by desktop on 2026-01-02 03:04 UTC, was never seen here
+	// true version 1 of "World 1", 8 B, put by desktop on 2026-01-02 03:04 UTC, has not been seen here
 	// 2 <nil>
 	// a castle <nil>
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// load reads what the store has, except for records that are known, because
-// records never change. It only adds to the known objects, so puts and gets may
-// run: what they store while it reads is known already. The caller holds records.
+// load reads what the store has, except for known records, because records never change. It only
+// adds to the known objects, so puts and gets may run meanwhile: what they store is already known.
+// The caller holds records.
 func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	names, records := make(map[string][]Version), int64(0)
 	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
@@ -26,7 +26,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 		u.found(o)
 		name, number, ok := u.parseRecord(o.Key)
 		if !ok {
-			continue // or an object that somebody else has made
+			continue // a chunk, a manifest, or an object of somebody else
 		}
 		v, err := u.record(ctx, known[name], name, number)
 		if err != nil {
@@ -50,8 +50,8 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	return nil
 }
 
-// record returns a version that is known, or reads it. A record that cannot be
-// read is damaged, and is tried again at the user's next request.
+// record returns a known version, or reads it. A record that can't be read counts as damaged, and
+// is read again at the user's next request.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
 	at, found := numbered(known, number)
 	if found && known[at].Kind != Damaged {
@@ -65,7 +65,7 @@ func (u *User) record(ctx context.Context, known []Version, name string, number 
 	return decode(name, number, b), err
 }
 
-// found records that o exists, if it is a chunk or a manifest.
+// found records that o exists if it is a chunk or a manifest.
 func (u *User) found(o store.Object) {
 	var id cdc.Chunk
 	text, size, _ := strings.Cut(path.Base(o.Key), ".")
@@ -79,7 +79,7 @@ func (u *User) found(o store.Object) {
 	}
 }
 
-// parseRecord returns the version whose record has that key.
+// parseRecord returns the save and the number of the version whose record has the given key.
 func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 	element, last, _ := strings.Cut(strings.TrimPrefix(key, u.prefix+"names/"), "/")
 	name, ok = unescape(element)
@@ -99,7 +99,8 @@ func (u *User) recordKey(name string, number int) string {
 	return fmt.Sprintf("%snames/%s/%08d", u.prefix, escape(name), number)
 }
 
-// object returns what is known about a chunk or a manifest. The caller holds mu.
+// object returns the record of a chunk or a manifest, and adds it if necessary. The caller holds
+// mu.
 func (u *User) object(id cdc.Chunk) *object {
 	if u.objects[id] == nil {
 		u.objects[id] = &object{id: id, size: int64(id.Size) + 1}
@@ -107,7 +108,7 @@ func (u *User) object(id cdc.Chunk) *object {
 	return u.objects[id]
 }
 
-// content returns what is known about a manifest. The caller holds mu.
+// content returns the record of a content, and adds it if necessary. The caller holds mu.
 func (u *User) content(digest cdc.Digest) *content {
 	if u.contents[digest] == nil {
 		u.contents[digest] = &content{object: u.object(cdc.Chunk{Digest: digest})}
@@ -115,7 +116,7 @@ func (u *User) content(digest cdc.Digest) *content {
 	return u.contents[digest]
 }
 
-// know records which chunks a manifest has. The caller holds mu.
+// know records the chunks of a manifest. The caller holds mu.
 func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	c := u.content(digest)
 	if !c.known {
@@ -127,8 +128,9 @@ func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	return c
 }
 
-// learn makes the chunks of a version known, unless its manifest is damaged, or cannot be
-// read. Then it is tried again at the user's next request, and nothing else is delayed by it.
+// learn records the chunks of a version. It ignores a manifest that is damaged or can't be read, so
+// that the other versions remain usable. A manifest that couldn't be read is read again at the
+// user's next request.
 func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
 		return nil
@@ -143,8 +145,9 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	return nil
 }
 
-// contentOf returns what a version holds. It reads the manifest if nobody has yet. If it fails with
-// ErrDamaged, the store has no manifest that can be used, and the next put of it brings it back.
+// contentOf returns the content of a version, whose manifest it reads if necessary. If it fails
+// with ErrDamaged, the store has no usable manifest, and the next put of the content brings it
+// back.
 func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	u.mu.Lock()
 	c := u.content(v.Content)
@@ -155,7 +158,7 @@ func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	}
 	b, err := u.fetch(ctx, cdc.Chunk{Digest: v.Content})
 	if err != nil {
-		return nil, fmt.Errorf("its manifest: %w", err)
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	_, chunks, err := u.parse(b, 0)
 	if err != nil {
@@ -166,8 +169,8 @@ func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	return u.know(v.Content, chunks), nil
 }
 
-// fetch reads a chunk or a manifest. If it fails with ErrDamaged, the store does
-// not have it, or has other bytes; then fetch also records that it is spoiled.
+// fetch reads and verifies a chunk or a manifest. It fails with ErrDamaged if the store doesn't
+// have it or has different bytes, and then also records that it is spoiled.
 func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))
 	switch {
@@ -182,12 +185,12 @@ func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	return b, err
 }
 
-// verify returns ErrDamaged unless b is that chunk, packed, or that manifest.
+// verify returns ErrDamaged unless b is the given manifest or, in packed form, the given chunk.
 func verify(id cdc.Chunk, b []byte) (err error) {
 	if id.Size > 0 {
 		err = cdc.Verify(b, id)
 	} else if cdc.Sum(b) != id.Digest {
-		err = fmt.Errorf("manifest %v has other bytes", id.Digest)
+		err = fmt.Errorf("manifest %v has the wrong digest", id.Digest)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -195,16 +198,15 @@ func verify(id cdc.Chunk, b []byte) (err error) {
 	return err
 }
 
-// Report is what Check has found. Everything that is not in Findings is good.
+// Report is the result of Check. Everything that isn't in Findings is good.
 type Report struct {
 	Users, Versions, Objects int
 	Bytes                    int64 // as store.Occupied counts
 
-	// Findings are lines: "incomplete: NAME@3 of USER: why" for a version that
-	// cannot be got, because its record, its manifest or a chunk is missing or
-	// damaged, and "damaged: KEY: why" for a chunk or manifest that cannot be read,
-	// or whose bytes are not those that its key names, and for a file that
-	// contained several. The line ends with "; it is deleted" if that was repaired.
+	// Findings has a line for each problem: "incomplete: NAME@3 of USER: why" for a version that
+	// can't be read completely because its record, its manifest or a chunk is missing or damaged,
+	// and "damaged: KEY: why" for a chunk or manifest that can't be read or has the wrong digest,
+	// or for a file of several objects. A line ends with "; deleted" if the problem was repaired.
 	Findings []string
 }
 
@@ -218,7 +220,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	defer u.records.Unlock()
 	u.mu.Lock()
 	for _, o := range u.objects {
-		o.bad = false // it is read again below, if the store lists it
+		o.bad = false // checkObject reads it again if the store lists it
 	}
 	u.mu.Unlock()
 	if err := u.load(ctx, nil); err != nil {
@@ -246,9 +248,8 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	return nil
 }
 
-// checkObject verifies a chunk or a manifest if it exists. A bad one counts as
-// missing from then on, so that the next put of it replaces it. So does one
-// that cannot be read, but it is not deleted.
+// checkObject verifies a chunk or a manifest if it exists. From then on, one that is bad or can't
+// be read counts as missing, so that the next put replaces it. Only a bad one is deleted.
 func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
 	if !u.has(o) {
 		return nil
@@ -260,26 +261,27 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 		return err
 	}
 	u.spoiled(o.id)
-	repair = repair && errors.Is(err, ErrDamaged) // what cannot be read may be good
+	repair = repair && errors.Is(err, ErrDamaged) // an object that can't be read may be good
 	return u.report(ctx, r, fmt.Sprintf("damaged: %s: %v", u.key(o.id), err), u.key(o.id), repair)
 }
 
-// report adds a finding, and with repair deletes the object that it is about.
+// report adds a finding and, if repair is set, deletes the object with the given key.
 func (u *User) report(ctx context.Context, r *Report, finding, key string, repair bool) error {
 	if repair {
 		if err := u.all.store.Delete(ctx, key); err != nil {
 			return err
 		}
 		u.stale.Store(true)
-		finding += "; it is deleted"
+		finding += "; deleted"
 	}
 	r.Findings = append(r.Findings, finding)
 	return nil
 }
 
-// checkVersion reports a version that cannot be got. No put brings a damaged
-// record back, and while there is one it is unknown what it needs, so nothing
-// of its user is freed: a repair deletes it, unless it cannot be read for now.
+// checkVersion reports a version that can't be read completely. With repair, it deletes a damaged
+// record, because no put brings that back, and because nothing of the user is freed as long as it
+// is unknown what the record's version needs. It doesn't delete a record that can't be read at the
+// moment.
 func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bool) error {
 	lost := u.lost(v)
 	if lost == nil {
@@ -291,13 +293,13 @@ func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bo
 	return u.report(ctx, r, fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, lost), key, repair)
 }
 
-// lost returns what is wrong with a version, or nil.
+// lost returns an error if a version can't be read completely.
 func (u *User) lost(v Version) error {
 	switch v.Kind {
 	case Trash:
 		return nil
 	case Damaged:
-		return fmt.Errorf("%w: its record", ErrDamaged)
+		return fmt.Errorf("%w: record", ErrDamaged)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -305,9 +307,9 @@ func (u *User) lost(v Version) error {
 	lacks, _ := c.lacks()
 	switch {
 	case !c.known, !c.there:
-		return fmt.Errorf("%w: its manifest is missing or damaged, or cannot be read", ErrDamaged)
+		return fmt.Errorf("%w: manifest is missing, damaged or unreadable", ErrDamaged)
 	case len(lacks) > 0:
-		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
+		return fmt.Errorf("%w: %d of %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
 	}
 	return nil
 }

@@ -14,54 +14,56 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// Mode says what happens to a put over a version that its machine has not seen.
+// Mode selects what a put does if it would replace a version that its machine has not seen.
 type Mode int
 
 const (
-	Refuse   Mode = iota // the put is a [*Conflict]; modes other than these do the same
+	Refuse   Mode = iota // the put fails with a [*Conflict]; unknown modes do the same
 	Force                // the put becomes the newest version
-	KeepBoth             // the put becomes a save of its own: NAME (conflict MACHINE DATE)
+	KeepBoth             // the put becomes a separate save: NAME (conflict MACHINE DATE)
 )
 
-// Request says what is to be put.
+// Request describes a put.
 type Request struct {
 	Name    string
 	Machine string
-	Seen    Ref        // the version that the machine has seen last; zero = none
-	Content cdc.Digest // digest of the bytes of the manifest that follows
+	Seen    Ref        // the version that the machine saw last; zero = none
+	Content cdc.Digest // digest of the encoded manifest that follows
 	Mode    Mode
 }
 
-// Outcome says what a put or a restore did.
+// Outcome is what a put or a restore did.
 type Outcome string
 
 const (
 	Added     Outcome = "added"     // it made a version
 	Undeleted Outcome = "undeleted" // it made a version of a save that was in the trash
-	Unchanged Outcome = "unchanged" // it made none, because the newest version has the content
-	Mended    Outcome = "mended"    // it made none, but brought back what the newest version had lost
+	Unchanged Outcome = "unchanged" // it made none, because the newest version already has the content
+	Mended    Outcome = "mended"    // it made none, but replaced what the newest version had lost
 )
 
 // ErrLacks means that chunks are missing.
 var ErrLacks = errors.New("chunks are missing")
 
-// recordBytes is what the record of a version takes: names are so short that it fits a block.
+// recordBytes is the room that the record of a version takes. Names are so short that it fits into
+// a block.
 var recordBytes = store.Occupied(1)
 
-// Put is a version that is being made. While it runs nothing of it is deleted.
+// Put is a version that is being made. Nothing that it refers to is deleted until it ends.
 type Put struct {
 	user    *User
 	request Request
 	bytes   []byte // bytes of the manifest
 	version Version
 	content *content    // nil before Lacks
-	named   int         // manifests and chunks that the user records for it, whether they arrived or not
-	mends   bool        // Lacks has found that the newest version has the content, and lacks some of it
+	named   int         // manifests and chunks recorded for it, whether they arrived or not
+	mends   bool        // the newest version has the same content, but some of it is missing; set by Lacks
 	full    atomic.Bool // there was no room for it
 	ended   atomic.Bool
 }
 
-// Begin begins a put. The caller must end it with Abandon. Begin fails with [*Conflict].
+// Begin begins a put. The caller must end it with Abandon. Begin fails with [*Conflict] if the put
+// isn't allowed.
 func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	if err := u.lock(ctx, r.Name, r.Machine); err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	return &Put{user: u, request: r}, nil
 }
 
-// place returns the name under which a put is stored, and what it does there.
+// place returns the name of the save to which a put goes, and what the put does to it.
 func (u *User) place(r Request) (name string, o Outcome, err error) {
 	latest, o := u.newest(r.Name), Added
 	if latest.Kind == Trash {
@@ -83,7 +85,7 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 	case o == Added && latest.has(r.Content):
 		return r.Name, Unchanged, nil
 	case latest.Number == 0, latest.has(r.Content), r.Mode == Force,
-		latest.has(r.Seen.Content): // perhaps as another version, as before a Restore
+		latest.has(r.Seen.Content): // even if it was another version, as before a Restore
 		return r.Name, o, nil
 	case r.Mode == KeepBoth:
 		name, o = u.aside(r)
@@ -92,7 +94,7 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 	return "", "", u.conflict(latest, r.Seen)
 }
 
-// aside is place for KeepBoth.
+// aside is like place for a put that KeepBoth moves to a separate save.
 func (u *User) aside(r Request) (name string, o Outcome) {
 	prefix := aside(r.Name, r.Machine)
 	for _, name := range from(u.sorted, prefix) {
@@ -100,26 +102,28 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 			break
 		}
 		if u.newest(name).has(r.Content) {
-			return name, Unchanged // the answer of an earlier put was lost
+			return name, Unchanged // by an earlier put whose answer was lost
 		}
 	}
-	step := time.Second
-	for now := u.all.config.Now(); ; now, step = now.Add(step), min(2*step, time.Hour) { // so that few names are tried even if there are thousands
+	now, step := u.all.config.Now(), time.Second
+	for {
 		if name = asideAt(r.Name, r.Machine, now); len(u.names[name]) == 0 {
 			return name, Added
 		}
+		now = now.Add(step)
+		step = min(2*step, time.Hour) // grows, so that few names are tried even if there are thousands
 	}
 }
 
-// Lacks takes the manifest's bytes, keeps them, and returns which of its chunks
-// the user does not have: indices of what [manifest.Manifest.Chunks] returns.
-// It fails with [*Full]. It must be called once.
+// Lacks accepts the encoded manifest, which it keeps, and returns which of its chunks the user
+// doesn't have, as indices into the result of [manifest.Manifest.Chunks]. It fails with [*Full] if
+// they don't fit. It must be called once.
 func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	switch {
 	case p.content != nil:
-		return nil, errors.New("the put has its manifest")
+		return nil, errors.New("manifest already received")
 	case cdc.Sum(b) != p.request.Content:
-		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
+		return nil, fmt.Errorf("%w: digest differs from that of the request", manifest.ErrManifest)
 	}
 	u := p.user
 	v, chunks, err := u.parse(b, u.all.config.MaxSize)
@@ -154,10 +158,10 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	return lacks, nil
 }
 
-// canFit returns an error if needs more bytes do not fit even if everything is deleted
-// that may be. It looks for what may be deleted only if they do not fit beside everything
-// that exists or will arrive: for a user with 500 saves of 3,000 chunks that takes 23 ms,
-// and a request for it has 150 bytes. The caller holds the user's records and mu.
+// canFit returns an error if needs more bytes don't fit even after deleting everything that may be
+// deleted. It determines what may be deleted only if they don't fit beside everything that exists
+// or will arrive, because a request of 150 bytes could otherwise cost 23 ms for a user with 500
+// saves of 3,000 chunks. The caller holds the user's records and mu.
 func (p *Put) canFit(disk, needs int64) error {
 	u := p.user
 	all := u.used.Load()
@@ -192,7 +196,7 @@ func (c *content) lacks() (lacks []int, needs int64) {
 func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func() error, err error) {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
-		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
+		return nil, fmt.Errorf("%w %d: not in the manifest", cdc.ErrChunk, index)
 	}
 	o := p.content.chunks[index]
 	if u.has(o) {
@@ -204,8 +208,8 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func(
 	return p.store(ctx, o, packed)
 }
 
-// store makes room for an object and begins to store it. Writing is not
-// canceled, because then it would be unknown whether the object exists.
+// store makes room for an object and begins to store it. Writing can't be canceled, because it
+// would then be unknown whether the object exists.
 func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	size := int64(len(data))
 	if err := p.user.room(ctx, store.Occupied(size)); err != nil {
@@ -228,35 +232,35 @@ func (p *Put) wrote(o *object, size int64, err error) error {
 		u.stale.Store(true)
 		return p.fails(err)
 	}
-	if !o.there { // or another put was faster
+	if !o.there { // otherwise another put was faster
 		u.stored(o, size, u.all.config.Now())
 	}
 	return nil
 }
 
-// fails returns why an object was not stored, and records if there was no room.
+// fails returns the error that an object was not stored, and records if there was no room.
 func (p *Put) fails(err error) error {
 	if isFull(err) {
-		p.full.Store(true) // it stays true, whatever errors the others that this one ends fail with
+		p.full.Store(true) // stays true, whatever errors the chunks that this one cancels fail with
 	}
-	return fmt.Errorf("storing the content: %w", err)
+	return fmt.Errorf("store content: %w", err)
 }
 
-// write begins to store an object. If an object exists that does not hold what
-// its key says, because the disk has damaged it, it is replaced. If it cannot
-// be read now it is not: it may be good, and versions may need it.
+// write begins to store an object. It replaces an existing object whose bytes don't match its key,
+// because the disk damaged it. It doesn't replace one that can't be read at the moment, which may
+// be good, and which versions may need.
 func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	if wait = done; o.id.Size > 0 {
 		wait, err = u.all.store.Start(ctx, u.key(o.id), data)
 	} else {
-		err = u.all.store.Put(ctx, u.key(o.id), data) // a manifest, which should not be copied, because it may be large
+		err = u.all.store.Put(ctx, u.key(o.id), data) // a manifest, which may be large; Put doesn't copy it
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return wait, err
 	}
 	u.replacing.Lock()
 	defer u.replacing.Unlock()
-	for errors.Is(err, fs.ErrExist) { // again if another put was faster
+	for errors.Is(err, fs.ErrExist) { // again if another put is faster
 		if _, err = u.fetch(ctx, o.id); !errors.Is(err, ErrDamaged) {
 			break
 		}
@@ -267,17 +271,17 @@ func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() e
 	return done, err
 }
 
-// done is a wait for nothing.
+// done waits for nothing. It stands for the wait of an object that is stored already.
 func done() error { return nil }
 
-// Commit makes the version, returns it once it is durable, and ends the put. If
-// the content is already that of the newest version it returns that. It fails
-// with [ErrLacks], and with [*Conflict] if another put was faster. After
-// another error Commit may be called again, and so may Begin.
+// Commit makes the version, returns it when it is durable, and ends the put. If the newest version
+// already has the content, Commit returns that version. It fails with [ErrLacks] if chunks are
+// missing, and with [*Conflict] if another put was faster. After any other error, both Commit and
+// Begin may be called again.
 func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	u := p.user
 	if p.content == nil || p.ended.Load() {
-		return Version{}, "", fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
+		return Version{}, "", fmt.Errorf("%w: put has no manifest, or has ended", ErrLacks)
 	}
 	u.mu.Lock()
 	lacks, _ := p.content.lacks()
@@ -311,13 +315,14 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	return u.newest(name), o, nil
 }
 
-// Abandon ends the put, unless Commit has. What has arrived is kept for a while,
-// unless there was no room for it: then it would take the room of what fits.
+// Abandon ends the put, unless Commit already has. What arrived is kept for a while, unless the put
+// failed for lack of room, because it would then take the room of puts that do fit.
 func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
-	u, ctx, before := p.user, context.Background(), time.Unix(0, 0) // nothing was stored before that time, so only what never arrived is forgotten
+	u, ctx := p.user, context.Background()
+	before := time.Unix(0, 0) // nothing was stored before 1970, so this forgets only what never arrived
 	if p.full.Load() {
 		before = ever
 	}
@@ -330,12 +335,12 @@ func (p *Put) Abandon() {
 	}
 }
 
-// sweepPart: free looks again once abandoned puts have named an eighth as many manifests and
-// chunks as it looked at the last time. If it looked after each of them, a client that begins
-// small puts and abandons them would make it look at all chunks of all versions each time.
+// Abandoned puts make free look at all objects again when they have named 1/sweepPart as many
+// manifests and chunks as it looked at the last time. If it looked after each put, a client that
+// begins small puts and abandons them would make it look at all chunks of all versions each time.
 const sweepPart = 8
 
-// end ends the put, and reports whether it had not ended before.
+// end ends the put, and reports whether it was still running.
 func (p *Put) end() bool {
 	if p.ended.Swap(true) {
 		return false
@@ -343,6 +348,6 @@ func (p *Put) end() bool {
 	if p.content != nil {
 		p.content.running.Add(-1)
 	}
-	p.bytes = nil // Abandon may wait long for records, and its caller no longer counts these bytes
+	p.bytes = nil // Abandon may wait long for records, after its caller has stopped counting these bytes
 	return true
 }

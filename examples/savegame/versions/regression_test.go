@@ -312,7 +312,7 @@ func TestRepairDeletesADamagedRecord(t *testing.T) {
 		require.NoError(t, err)
 		return r.Findings
 	}
-	key, found := u.recordKey("world", 1), "incomplete: world@1 of alice: it is damaged: its record"
+	key, found := u.recordKey("world", 1), "incomplete: world@1 of alice: damaged: record"
 	unread.key = key
 	require.Equal(t, []string{found}, check(true), "what cannot be read may be good")
 	unread.key = ""
@@ -321,7 +321,7 @@ func TestRepairDeletesADamagedRecord(t *testing.T) {
 	require.NoError(t, p.store.Delete(ctx, key))
 	require.NoError(t, p.store.Put(ctx, key, []byte("{}")))
 	require.Equal(t, []string{found}, check(false))
-	require.Equal(t, []string{found + "; it is deleted"}, check(true))
+	require.Equal(t, []string{found + "; deleted"}, check(true))
 	require.Empty(t, check(false))
 	u = p.user("alice")
 	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))

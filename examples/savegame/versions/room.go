@@ -16,33 +16,35 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Full means that something does not fit.
+// Full means that there is no room for something.
 type Full struct {
-	Setting string // "quota" of the user, "total quota", or "disk"
-	Limit   int64  // the value of the setting; for the disk, how much the user may have without the reserve
-	// Bytes that remain whatever is deleted: newest versions, and running puts
-	// at their greatest possible size.
+	Setting string // "quota" (of the user), "total quota" or "disk"
+	Limit   int64  // value of the setting; for the disk, how much the user may have without the reserve
+	// Kept is how many bytes remain whatever is deleted: those of newest versions,
+	// and of running puts at their maximum size.
 	Kept  int64
-	Needs int64 // bytes
+	Needs int64 // bytes that don't fit
 
-	Free, Reserve int64 // if the disk is full: its bytes that are free, and those that must remain free
+	// If the disk is full, Free is how many bytes are free, and Reserve is how many
+	// must remain free.
+	Free, Reserve int64
 }
 
 func (e *Full) Error() string {
 	if e.Setting == "disk" {
-		return fmt.Sprintf("the disk of the saves is full: %s do not fit beside %s that stay; %s are free, and the reserve of %s must stay so",
+		return fmt.Sprintf("disk is full: need %s beside %s that must be kept; %s are free, of which %s are reserved",
 			SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Free), SizeText(e.Reserve))
 	}
-	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Limit))
+	return fmt.Sprintf("%s exceeded: need %s beside %s that must be kept; the limit is %s", e.Setting, SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Limit))
 }
 
-// isFull reports whether there was no room, or, because others had filled the
-// disk meanwhile, not even the reserve.
+// isFull reports whether there was no room, either within the limits or, because others filled the
+// disk, even in the reserve.
 func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
 
-// room makes room for bytes within the quotas and on the disk, and holds them.
+// room makes room for bytes within the quotas and on the disk, and reserves them.
 func (u *User) room(ctx context.Context, bytes int64) error {
-	if err := u.fits(ctx, bytes); !isFull(err) {
+	if err := u.tryHold(ctx, bytes); !isFull(err) {
 		return err
 	}
 	if err := u.lock(ctx); err != nil {
@@ -52,10 +54,10 @@ func (u *User) room(ctx context.Context, bytes int64) error {
 	return u.makeRoom(ctx, bytes)
 }
 
-// makeRoom is room for a caller that holds records.
+// makeRoom is like room, for a caller that holds records.
 func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	for {
-		full := u.fits(ctx, bytes)
+		full := u.tryHold(ctx, bytes)
 		if !isFull(full) {
 			return full
 		}
@@ -65,8 +67,8 @@ func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	}
 }
 
-// fits holds bytes if there is room.
-func (u *User) fits(ctx context.Context, bytes int64) error {
+// tryHold reserves bytes if there is room, without deleting anything.
+func (u *User) tryHold(ctx context.Context, bytes int64) error {
 	disk, err := u.all.Room(ctx)
 	if err != nil {
 		return err
@@ -80,8 +82,8 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// over returns an error if needs more bytes do not fit beside the kept bytes of the user.
-// disk is the room that the disk has beside everything that exists. The caller holds mu.
+// over returns an error if needs more bytes don't fit beside the kept bytes of the user. disk is
+// the room on the disk beside everything that exists. The caller holds mu.
 func (u *User) over(disk, kept, needs int64) error {
 	c, used := u.all.config, u.used.Load()
 	others := u.all.total.Load() - used
@@ -97,8 +99,8 @@ func (u *User) over(disk, kept, needs int64) error {
 	return nil
 }
 
-// kept returns the bytes that remain whatever is deleted: those of the newest versions, and
-// of running puts and gets at their greatest possible size. The caller holds records and mu.
+// kept returns how many bytes remain whatever is deleted: those of the newest versions, and of
+// running puts and gets at their maximum size. The caller holds records and mu.
 func (u *User) kept() int64 {
 	bytes := recordBytes * int64(len(u.names))
 	for o := range u.needed(true) {
@@ -107,10 +109,11 @@ func (u *User) kept() int64 {
 	return bytes
 }
 
-// displace deletes what goes first: what was never finished, then the oldest version, with
-// the record of the trash that would be left alone, and whatever only that version needed,
-// however little. If the latter cannot be deleted no other version is. If there is nothing
-// to delete, or deleting would make no room, displace returns why. The caller holds records.
+// displace makes some room. It deletes what unfinished puts left or, if there is nothing of that,
+// the oldest version with everything that only it needed, and with the record of the trash if that
+// would be left alone. If it can't delete what the version needed, it doesn't go on to another
+// version. It returns an error if there is nothing to delete, or if deleting would make no room.
+// The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
 	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
@@ -122,7 +125,7 @@ func (u *User) displace(ctx context.Context, full error) error {
 	}
 	if err = u.forget(ctx, oldest[0].Name, oldest, 0); u.freed.Versions > had.Versions {
 		u.displaced = append(u.displaced, oldest...)
-		u.displaced = u.displaced[max(0, len(u.displaced)-mostDisplaced):]
+		u.displaced = u.displaced[max(0, len(u.displaced)-maxDisplaced):]
 	}
 	if err != nil {
 		return errors.Join(full, err)
@@ -130,9 +133,9 @@ func (u *User) displace(ctx context.Context, full error) error {
 	return nil
 }
 
-// oldest returns the version that is deleted next, and the trash record that would be
-// left alone. It returns none if only newest versions exist, if what must remain does
-// not fit in any case, or if a damaged version keeps everything from being freed.
+// oldest returns the version to be deleted next, and the record of the trash if that would be left
+// alone. It returns none if only newest versions exist, if even what must be kept doesn't fit, or
+// if a damaged version prevents anything from being freed.
 func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	disk, err := u.all.Room(ctx)
 	if err != nil {
@@ -156,11 +159,12 @@ func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	return oldest, nil
 }
 
-// mostDisplaced is how many deleted versions are recorded for a client that abandons its puts.
-const mostDisplaced = 1024
+// maxDisplaced limits how many deleted versions are recorded while a client abandons its puts.
+const maxDisplaced = 1024
 
-// Displaced returns, in a line for each save, what was deleted to make room since it was
-// last called: by the put or restore that has just ended, and by interrupted puts before it.
+// Displaced returns a line for each save of which something was deleted to make room since
+// Displaced was last called, which was for the put or restore that has just ended, or for
+// interrupted puts before it.
 func (u *User) Displaced() (lines []string) {
 	u.records.Lock()
 	defer u.records.Unlock()
@@ -175,42 +179,41 @@ func (u *User) Displaced() (lines []string) {
 	return lines
 }
 
-// lineOf names versions of a save for a person. If the trash's record is the
-// last of them the whole save was deleted.
+// lineOf describes deleted versions of a save for people. If the last of them is the record of the
+// trash, the whole save was deleted.
 func lineOf(gone []Version) string {
 	first, last := gone[0], gone[len(gone)-1]
 	gone = slices.DeleteFunc(gone, func(v Version) bool { return v.Kind == Trash })
 	switch {
 	case last.Kind == Trash:
-		return fmt.Sprintf("%s, which was in the trash, with %s", last.Name, english.Plural(len(gone), "version", ""))
+		return fmt.Sprintf("%s (in the trash, %s)", last.Name, english.Plural(len(gone), "version", ""))
 	case len(gone) == 1:
 		return fmt.Sprintf("%s@%d", last.Name, last.Number)
 	}
 	return fmt.Sprintf("%d versions from %s@%d to @%d", len(gone), last.Name, first.Number, last.Number)
 }
 
-// ever is after everything that was stored, even before a clock was set back.
+// ever is after the time of every object, even of those stored before a clock was set back.
 var ever = time.Unix(0, math.MaxInt64)
 
 const (
-	// gaps: of the time between two versions at most this fraction, 1/gaps, of
-	// Config.KeepFor counts. The clock may have been wrong at one of them.
-	gaps = 7
-	// mostAway is the longest time that counts between a save's newest version
-	// and a server's start: if it is longer, the clock is assumed to be ahead.
-	mostAway = 365 * 24 * time.Hour
+	// Of the time between two versions, no more than 1/maxGapPart of Config.KeepFor
+	// counts, because the clock may have been wrong at one of them.
+	maxGapPart = 7
+	// maxAway is the longest plausible time between a save's newest version and the start of a
+	// server. If it seems longer, we assume that the clock is ahead.
+	maxAway = 365 * 24 * time.Hour
 )
 
-// outdated returns the versions of a save that are too old, by what is certain
-// although the clock may be wrong: the time that has passed since this process has
-// first seen the newest one, how old that was then if its time can be true, and before
-// that the gaps between versions, as far as they count. The caller holds records.
+// outdated returns the versions of a save that are too old. Since the clock may be wrong, age is
+// the time since this process first saw the newest version, plus the age that it had then if its
+// time is plausible, plus the gaps between versions as far as they count. The caller holds records.
 func (u *User) outdated(name string) (old []Version) {
 	keep, all, now := u.all.config, u.names[name], u.all.config.Now()
 	if u.since[name].IsZero() {
 		newest := all[len(all)-1].Time
 		away := now.Sub(newest)
-		if away < 0 || away > mostAway || len(all) > 1 && newest.Before(all[len(all)-2].Time) {
+		if away < 0 || away > maxAway || len(all) > 1 && newest.Before(all[len(all)-2].Time) {
 			away = 0
 		}
 		u.since[name] = now.Add(-away) // keeps now's monotonic reading
@@ -220,15 +223,15 @@ func (u *User) outdated(name string) (old []Version) {
 		return all
 	}
 	for _, v := range slices.Backward(all) {
-		if v.Kind == Damaged { // it is unknown when it was made
+		if v.Kind == Damaged { // its time is unknown
 			continue
 		}
-		age += min(max(0, later.Sub(v.Time)), keep.KeepFor/gaps)
+		age += min(max(0, later.Sub(v.Time)), keep.KeepFor/maxGapPart)
 		later = v.Time
 		if age > keep.KeepFor && behind >= max(1, keep.Keep) {
 			old = append(old, v)
 		}
-		if v.Kind != Trash { // it can be got
+		if v.Kind != Trash { // it has content
 			behind++
 		}
 	}
@@ -236,9 +239,9 @@ func (u *User) outdated(name string) (old []Version) {
 	return old
 }
 
-// forget deletes versions, given by number, and then what only they needed, if that has
-// least bytes or more. The last version is deleted once the others certainly are: if it
-// is the trash's record, none of the others may come back. The caller holds records.
+// forget deletes versions, which are sorted by number, and then what only they needed if that has
+// at least least bytes. It deletes the last version after the others, because if that is the record
+// of the trash, none of the others may come back without it. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil || len(versions) == 0 {
@@ -272,16 +275,16 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += bytes
 	u.forsake(versions)
-	return u.free(ctx, time.Unix(0, 1), least) // objects whose age forsake has cleared
+	return u.free(ctx, time.Unix(0, 1), least) // objects whose time forsake cleared
 }
 
-// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the
-// user's bytes, because the store writes again whatever shares a file with it, and everybody's
-// puts wait meanwhile. If it has less it is deleted when room is needed, or by Collect.
+// What only deleted versions needed is deleted at once if it has at least 1/worthPart of the user's
+// bytes. If it has less, it is deleted when room is needed, or by Collect, because the store must
+// rewrite whatever shares a file with it, and everybody's puts wait for that.
 const worthPart = 8
 
-// forsake clears the age of the contents and chunks of versions that are deleted,
-// so that free deletes them without Config.Grace, unless something else needs them.
+// forsake clears the times of the contents and chunks of deleted versions, so that free deletes
+// those that nothing else needs without waiting for Config.Grace.
 func (u *User) forsake(versions []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -295,10 +298,10 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time, if that has least
-// bytes or more. It deletes all of it at once, because the store knows best what is in
-// the same files. If the disk has no room to write some of these files again, the rest
-// is deleted; free fails with ENOSPC if that is nothing. The caller holds records.
+// free deletes what nothing needs and was stored before a time, if that has at least least bytes.
+// It deletes all of it in one call, because the store knows which objects share a file. If the disk
+// has no room to rewrite some of these files, free deletes the rest, and fails with ENOSPC only if
+// nothing is left to delete. The caller holds records.
 func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil {
@@ -332,7 +335,8 @@ func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	return nil
 }
 
-// takeOut returns what free is to delete, and forgets it: from then on a put stores it again.
+// takeOut returns what free is to delete, and removes it from the user's objects, so that a put
+// stores it again.
 func (u *User) takeOut(before, least int64) (out []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -340,9 +344,9 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 		return nil
 	}
 	needed, had, bytes := u.needed(false), len(u.objects), int64(0)
-	goes := func(o *object) bool { return !needed[o] && !(o.there && o.time >= before) }
+	unneeded := func(o *object) bool { return !needed[o] && !(o.there && o.time >= before) }
 	for _, o := range u.objects {
-		if o.there && goes(o) {
+		if o.there && unneeded(o) {
 			bytes += store.Occupied(o.size)
 		}
 	}
@@ -350,7 +354,7 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 		return nil
 	}
 	for id, o := range u.objects {
-		if !goes(o) {
+		if !unneeded(o) {
 			continue
 		}
 		if o.there || o.bad {
@@ -370,8 +374,8 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 	return out
 }
 
-// damaged reports whether a version's record or manifest is damaged: it is unknown
-// what that version needs, so nothing is unneeded. The caller holds records and mu.
+// damaged reports whether the record or manifest of a version is damaged. It is then unknown what
+// that version needs, so nothing may be deleted as unneeded. The caller holds records and mu.
 func (u *User) damaged() bool {
 	for _, versions := range u.names {
 		for _, v := range versions {
@@ -383,8 +387,8 @@ func (u *User) damaged() bool {
 	return false
 }
 
-// needed returns what versions need, or only newest ones, and what running puts
-// and gets refer to. The caller holds records and mu.
+// needed returns the objects that versions need and those that running puts and gets refer to. If
+// newest is set, only the newest version of each save counts. The caller holds records and mu.
 func (u *User) needed(newest bool) map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
@@ -414,16 +418,16 @@ func (u *User) needed(newest bool) map[*object]bool {
 	return needed
 }
 
-// Collected says what Collect has deleted.
+// Collected is what Collect deleted.
 type Collected struct {
 	Versions int   // versions that were too old
 	Objects  int   // objects that no version, put or get refers to
 	Bytes    int64 // bytes in the store, of both
 }
 
-// Collect deletes versions that are too old and, after Config.Grace, what
-// abandoned puts have left. It continues with the next user if one fails. Run
-// it now and then, such as once an hour; puts and gets may run meanwhile.
+// Collect deletes versions that are too old and, after Config.Grace, what abandoned puts left
+// behind. If it fails for one user, it continues with the next. It should be called regularly, for
+// example once an hour; puts and gets may run at the same time.
 func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
 	err = v.each(ctx, "cleaning up", func(u *User) error {
 		c, err := u.collect(ctx)

@@ -17,84 +17,84 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// User is the saves of one user. It records which objects the store has, and
-// what each content needs.
+// User holds the saves of one user. It records which objects the store has, and which of them each
+// content needs.
 type User struct {
 	all    *Versions
 	name   string
 	prefix string // prefix of the keys
 
-	// records is held, even while the store works, to read or change versions,
-	// to begin to refer to a content, and to delete objects. So nothing that is
-	// referred to is ever deleted. It is locked first, by lock.
+	// records is held, even during calls of the store, to read or change versions, to begin to
+	// refer to a content, and to delete objects, so that nothing is deleted while something refers
+	// to it. It is locked before all other mutexes, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
-	// When this process has first seen the newest version of a save, or a time
-	// before: see outdated.
+	// since is when this process first saw the newest version of a save, less the
+	// age that the version had then; see outdated.
 	since  map[string]time.Time
 	sorted []string  // the keys of names, sorted
-	freed  Collected // what was deleted since Collect last began
+	freed  Collected // what has been deleted since Collect last began
 
-	// abandoned counts the manifests and chunks that were named by puts which
-	// were abandoned since takeOut last looked, and swept is how many it looked
-	// at then: see sweepPart. Guarded by records.
+	// abandoned counts the manifests and chunks of puts that were abandoned since takeOut last ran,
+	// and swept is how many it looked at then; see sweepPart. Guarded by records.
 	abandoned, swept int
 
-	// displaced is what was deleted to make room since the last call of
-	// Displaced. Guarded by records.
+	// displaced is what was deleted to make room since Displaced was last called. Guarded by
+	// records.
 	displaced []Version
 
-	// parsing is held while waiting for Versions.parsing, and while holding that.
-	// So others wait for one manifest of this user, however many the user has sent.
+	// parsing is held while waiting for and holding Versions.parsing, so that other users wait for
+	// only one manifest of this user, however many the user sends.
 	parsing sync.Mutex
 
-	// replacing is held while a chunk or manifest that exists already is verified and replaced.
+	// replacing is held while an existing chunk or manifest is verified and replaced.
 	replacing sync.Mutex
 
-	stale atomic.Bool // it is unknown what a failed call did, so the store is read before anything else is done
+	stale atomic.Bool // it is unknown what a failed call did, so lock reads the store first
 
-	// mu is taken last and held briefly.
+	// mu is taken last, and held briefly.
 	mu       sync.Mutex
 	objects  map[cdc.Chunk]*object
 	contents map[cdc.Digest]*content
 
-	used atomic.Int64 // bytes in the store, and bytes held for what is being stored
+	used atomic.Int64 // bytes in the store, and bytes reserved for what is being stored
 }
 
-// An object is a chunk or a manifest that is in the store, or that something
-// needs. It takes 165 bytes in all, and a user of 10 GB has 80,000.
+// An object is a chunk or a manifest that is in the store, or that something needs. It takes 165
+// bytes of memory in all, and a user with 10 GB has 80,000 of them.
 type object struct {
 	id    cdc.Chunk // a manifest's has no size
-	there bool
-	size  int64 // if it is not there: its greatest possible size
-	time  int64 // when it was stored, in nanoseconds since 1970; 0 = a version that had it was deleted
-	read  int64 // when examine last read it, in nanoseconds since 1970
-	// The store does not have it, or has other bytes: it is not there until a
-	// put brings it back, whatever the store lists.
+	there bool      // it is in the store
+	size  int64     // if it isn't there, its maximum size
+	time  int64     // when it was stored, in nanoseconds since 1970; 0 = a version that had it was deleted
+	read  int64     // when examine last read it, in nanoseconds since 1970
+	// bad is set if the store lost the object or has different bytes. It then counts
+	// as not there until a put brings it back, whatever the store lists.
 	bad bool
 }
 
-// A content is a manifest.
+// A content is a manifest and the chunks that it needs.
 type content struct {
 	*object
-	running atomic.Int32 // puts and gets that refer to it; they begin while records is held
-	known   bool         // chunks is what it has; false if the store does not have the manifest, or has another one
+	running atomic.Int32 // puts and gets that refer to it; incremented with records held
+	known   bool         // chunks is set; false if the store has no such manifest, or a damaged one
 	chunks  []*object    // as manifest.Chunks returns them
 }
 
-// readAgain is after how long examine reads again what it has found good. Otherwise a
-// client that begins puts and abandons them would cause everything to be read each time.
+// readAgain is how long examine relies on having found an object good. Otherwise a client that
+// begins puts and abandons them would cause everything to be read each time.
 const readAgain = time.Hour
 
-// examine reads what the user has of a content of which some is known to be bad: a disk that
-// damages one file damages others, and a put brings back everything that is known to be bad.
+// examine reads what the user has of a content if some of it is known to be bad, because a disk
+// that damaged one file may have damaged others, and a put brings back only what is known to be
+// bad.
 func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	now := u.all.config.Now()
 	for _, o := range u.unexamined(ids, now.Add(-readAgain)) {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = u.fetch(ctx, o.id) // records what is damaged; what cannot be read now may be good
+		_, _ = u.fetch(ctx, o.id) // records damage; what can't be read at the moment may be good
 		u.mu.Lock()
 		o.read = now.UnixNano()
 		u.mu.Unlock()
@@ -102,7 +102,7 @@ func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	return context.Cause(ctx)
 }
 
-// unexamined returns what exists of a content and was not read since a time, or
+// unexamined returns the objects of a content that exist and haven't been read since a time, or
 // nothing if none of the content is bad.
 func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	u.mu.Lock()
@@ -118,7 +118,8 @@ func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	return all
 }
 
-// lock locks records, and reads from the store what is not known. It fails unless names are valid.
+// lock locks records after checking that the names are valid. If it is stale, lock first reads the
+// store.
 func (u *User) lock(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if err := users.CheckName(name); err != nil {
@@ -129,7 +130,7 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	if !u.stale.Load() {
 		return nil
 	}
-	ctx, err := uncanceled(ctx) // otherwise a client that asks and cancels makes it begin again each time
+	ctx, err := uncanceled(ctx) // otherwise a client could make it begin again each time by canceling
 	if err == nil {
 		u.stale.Store(false)
 		err = u.load(ctx, u.names)
@@ -141,14 +142,14 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
-// uncanceled returns a context like ctx that cannot be canceled, or why ctx has
-// ended. If the store is stopped halfway it is unknown what it has done, and
-// everything that the user has must be read again.
+// uncanceled returns a context like ctx that can't be canceled, or an error if ctx has already
+// ended. It is for calls of the store that, if canceled halfway, would leave it unknown what they
+// did, so that everything of the user would have to be read again.
 func uncanceled(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
 
-// read reads from the store what is not known.
+// read reads the store if the user is stale.
 func (u *User) read(ctx context.Context) error {
 	err := u.lock(ctx)
 	if err == nil {
@@ -171,7 +172,7 @@ func (u *User) has(o *object) bool {
 	return o.there
 }
 
-// gone records that an object does not exist any more. The caller holds mu.
+// gone records that an object no longer exists. The caller holds mu.
 func (u *User) gone(o *object) {
 	if o.there {
 		o.there = false
@@ -188,28 +189,28 @@ func (u *User) spoiled(id cdc.Chunk) {
 	o.bad = true
 }
 
-// charge counts bytes that were added to the store, or removed from it.
+// charge counts bytes that were added to the store or, if negative, removed from it.
 func (u *User) charge(bytes int64) {
 	u.used.Add(bytes)
 	u.all.total.Add(bytes)
 }
 
-// hold counts bytes as used before they are stored, or, if negative, no longer,
-// because they are stored or will not be.
+// hold reserves bytes that are about to be stored. A negative number releases them when they are
+// stored or won't be.
 func (u *User) hold(bytes int64) {
 	u.charge(bytes)
 	u.all.held.Add(bytes)
 }
 
-// List returns a page of the newest versions of all saves by name, including
-// those in the trash: at most most versions, with names after after.
-func (u *User) List(ctx context.Context, after string, most int) (newest []Version, err error) {
+// List returns a page of the newest versions of all saves, including those in the trash, in the
+// order of their names. The page has up to limit versions with names that follow after.
+func (u *User) List(ctx context.Context, after string, limit int) (newest []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer u.records.Unlock()
 	names := from(u.sorted, after+"\x00") // the first name that may follow after
-	for _, name := range names[:min(most, len(names))] {
+	for _, name := range names[:min(limit, len(names))] {
 		newest = append(newest, u.newest(name))
 	}
 	return newest, nil
@@ -229,7 +230,7 @@ func (u *User) newest(name string) (v Version) {
 	return v
 }
 
-// last returns the newest version of a save that holds something, even if the save is in the trash.
+// last returns the newest version of a save that has content, even if the save is in the trash.
 func (u *User) last(name string) (v Version) {
 	for _, v := range slices.Backward(u.names[name]) {
 		if v.Kind == Stored {
@@ -239,9 +240,9 @@ func (u *User) last(name string) (v Version) {
 	return v
 }
 
-// History returns a page of the versions of a save that still exist, the newest
-// last: at most most versions, with numbers above after. It fails with ErrNoSave.
-func (u *User) History(ctx context.Context, name string, after, most int) (page []Version, err error) {
+// History returns a page of the existing versions of a save, with the newest last. The page has up
+// to limit versions with numbers above after. It fails with ErrNoSave.
+func (u *User) History(ctx context.Context, name string, after, limit int) (page []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -251,17 +252,17 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 	}
 	versions := u.names[name]
 	at, _ := numbered(versions, after+1)
-	return slices.Clone(versions[at:min(at+most, len(versions))]), nil
+	return slices.Clone(versions[at:min(at+limit, len(versions))]), nil
 }
 
-// numbered returns the index of the version with a number among those of a
-// save, and whether there is one.
+// numbered returns the index of the version with the given number among those of a save, and
+// whether there is one.
 func numbered(versions []Version, number int) (at int, found bool) {
 	return slices.BinarySearchFunc(versions, number, func(v Version, number int) int { return cmp.Compare(v.Number, number) })
 }
 
-// noSave returns the error that there is nothing of a save. The name is as the
-// client sent it, and is logged.
+// noSave returns an error that wraps ErrNoSave. It shortens and quotes the name, which comes from
+// the client and is logged.
 func noSave(name string) error { return fmt.Errorf("%w: %.100q", ErrNoSave, name) }
 
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.
@@ -285,7 +286,8 @@ func (u *User) find(name string, number int) (Version, error) {
 	return versions[at], nil
 }
 
-// createInRoom is create for a version that needs room, which it makes. The caller holds records.
+// createInRoom makes room for a version's record, and creates the version. The caller holds
+// records.
 func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	if err := u.makeRoom(ctx, recordBytes); err != nil {
 		return Version{}, err
@@ -294,8 +296,8 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	return u.create(ctx, v)
 }
 
-// create makes the next version of a save, whose content exists and is held. The
-// room for records of the trash is the disk's reserve. The caller holds records.
+// create makes the next version of a save, whose content exists and is referred to. It makes no
+// room for the record; those of the trash use the disk's reserve. The caller holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	ctx, err := uncanceled(ctx)
 	if err != nil {
@@ -306,7 +308,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Time = u.since[v.Name].UTC().Round(0)
 	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
 		u.stale.Store(true)
-		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
+		return Version{}, fmt.Errorf("create version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.charge(recordBytes)
 	if at, found := slices.BinarySearch(u.sorted, v.Name); !found {
@@ -316,8 +318,8 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	return v, nil
 }
 
-// Remove puts a save into the trash: its versions are kept for a while and can be restored.
-// The trash's record has a base only if the machine has seen all of the save: see Erase.
+// Remove moves a save to the trash, from which its versions can be restored for a while. The record
+// of the trash has a base only if the machine has seen everything that the save holds; see Erase.
 func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Version, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
@@ -333,8 +335,8 @@ func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Vers
 	return u.create(ctx, v)
 }
 
-// Restore makes a new version with the content of an old one, also of a save in
-// the trash, and returns it; number 0 is the last one that was put.
+// Restore makes a new version with the content of an old one, even of a save in the trash, and
+// returns it. Number 0 is the last version that was put.
 func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, Outcome, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, "", err
@@ -351,18 +353,18 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	u.mu.Lock()
 	c := u.content(v.Content)
 	u.mu.Unlock()
-	c.running.Add(1) // so that it is kept while room is made
+	c.running.Add(1) // so that making room doesn't delete it
 	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
 	v, err = u.createInRoom(ctx, v)
 	return v, Added, err
 }
 
-// Erase deletes all versions of a save, permanently. Unless force is true it fails with
-// [*Conflict] if one of them holds what the machine has not seen, and no machine that had seen
-// it has put the save into the trash. A save that was erased halfway is in the trash, or, if
-// the disk has no room for the trash's record, has its newest version left. What only these
-// versions needed is deleted too or, if that is little, when room is needed or by Collect.
+// Erase permanently deletes all versions of a save. Unless force is true, it fails with [*Conflict]
+// if one of them has content that the machine hasn't seen, unless a machine that had seen it moved
+// the save to the trash. If Erase fails halfway, the save is in the trash or, if the disk had no
+// room for that record, keeps its newest version. What only these versions needed is deleted too;
+// if that is little, it is deleted later, when room is needed or by Collect.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
@@ -384,25 +386,26 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	}
 	err := u.forget(ctx, name, u.names[name], u.used.Load()/worthPart)
 	if errors.Is(err, syscall.ENOSPC) && u.newest(name).Number == 0 {
-		return nil // it is erased, and what it held is deleted when there is room
+		return nil // the save is erased, and its content is deleted when there is room
 	}
 	return err
 }
 
-// conflict returns why a version is not replaced, or not deleted.
+// conflict returns the error that a version may not be replaced or deleted.
 func (u *User) conflict(v Version, seen Ref) error {
 	return &Conflict{Latest: v, Seen: seen, Newest: u.newest(v.Name)}
 }
 
-// unseen returns the newest version of a save whose content a machine that has last seen
-// seen does not know: a version after that one, which is no return to an earlier one.
+// unseen returns the newest version of a save with content that is unknown to a machine whose last
+// seen version is seen. That is a version after it that doesn't return to the content of an earlier
+// one.
 func (u *User) unseen(name string, seen Ref) (newest Version) {
 	all := u.names[name]
 	known := 0
 	if at, found := numbered(all, seen.Number); found && all[at].Ref() == seen {
 		known = at + 1
 	}
-	held := make(map[cdc.Digest]bool) // contents of the versions that are known
+	held := make(map[cdc.Digest]bool) // contents of the known versions
 	for _, v := range all[:known] {
 		held[v.Content] = held[v.Content] || v.Kind == Stored
 	}
@@ -414,17 +417,17 @@ func (u *User) unseen(name string, seen Ref) (newest Version) {
 	return newest
 }
 
-// Content is a version that is being read. While it is open nothing of it is
-// deleted, whatever happens to the version.
+// Content is a version that is being read. Until it is closed, nothing that it needs is deleted,
+// whatever happens to the version.
 type Content struct {
 	Version Version
 	user    *User
 	content *content
 }
 
-// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave,
-// ErrNoVersion, ErrTrash or ErrDamaged. It reads the manifest only if nobody has yet: parsing
-// a large one for each get would delay all other users, who wait for their turn to parse.
+// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion,
+// ErrTrash or ErrDamaged. It reads the manifest only if its chunks aren't known yet, because
+// parsing a large one for each get would delay all other users, who wait for their turn to parse.
 func (u *User) Open(ctx context.Context, name string, number int) (*Content, error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -453,7 +456,7 @@ func (c *Content) ManifestSize() int64 {
 func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
 	b, err := c.user.fetch(ctx, c.content.id)
 	if err != nil {
-		return nil, fmt.Errorf("version %d of %q: its manifest: %w", c.Version.Number, c.Version.Name, err)
+		return nil, fmt.Errorf("version %d of %q: manifest: %w", c.Version.Number, c.Version.Name, err)
 	}
 	return b, nil
 }
@@ -461,24 +464,25 @@ func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
 // Chunks returns how many chunks the version has.
 func (c *Content) Chunks() int { return len(c.content.chunks) }
 
-// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks].
-// It fails with ErrDamaged if the store has lost or damaged it; then the next
-// put of the same content brings it back. Chunk is safe for concurrent use.
+// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with
+// ErrDamaged if the store has lost or damaged it, in which case the next put of the same content
+// brings it back. Chunk is safe for concurrent use.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
 	if index < 0 || index >= len(c.content.chunks) {
-		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
+		return nil, fmt.Errorf("%w %d: not in the manifest", cdc.ErrChunk, index)
 	}
 	if packed, err = c.user.fetch(ctx, c.content.chunks[index].id); errors.Is(err, ErrDamaged) {
-		err = fmt.Errorf("%w; put the same content again to mend it", err)
+		err = fmt.Errorf("%w: put the same content again to repair it", err)
 	}
 	return packed, err
 }
 
-// Close ends the reading. It must be called once.
+// Close allows what the version needs to be deleted again. It must be called once.
 func (c *Content) Close() { c.content.running.Add(-1) }
 
-// parse returns the version that a manifest describes, and its chunks. It parses one manifest
-// at a time, for all users, because a manifest of many small entries takes 25 times its bytes.
+// parse returns the version that a manifest describes, and its chunks. It parses only one manifest
+// at a time for all users, because parsing a manifest of many small entries takes 25 times its size
+// in memory.
 func (u *User) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
 	u.parsing.Lock()
 	defer u.parsing.Unlock()

@@ -74,7 +74,7 @@ func TestConflicts(t *testing.T) {
 		require.Equal(t, Conflict{Latest: second, Seen: seen, Newest: second}, *conflict)
 	}
 	_, _, err := put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("three"))
-	require.EqualError(t, err, `version 2 of "world", 3 B, put by laptop on 2026-01-02 03:04 UTC, is newer: version 1 was seen here last`)
+	require.EqualError(t, err, `version 2 of "world", 3 B, put by laptop on 2026-01-02 03:04 UTC, is newer than version 1, the last one seen here`)
 
 	third := p.put(u, Request{Name: "world", Seen: first.Ref(), Mode: Force}, saveOf("three"))
 	require.Equal(t, 3, third.Number)
@@ -299,7 +299,7 @@ func TestTrash(t *testing.T) {
 	require.ErrorIs(t, err, ErrTrash)
 	_, err = u.Open(ctx, "world", 0)
 	require.ErrorIs(t, err, ErrTrash)
-	require.EqualError(t, err, `it is in the trash: "world", since 2026-01-02 03:04 UTC`)
+	require.EqualError(t, err, `save is in the trash: "world", since 2026-01-02 03:04 UTC`)
 	p.requireContent(u, "world", 2, saveOf("two"))
 
 	v, _, err = u.Restore(ctx, "world", 0, "laptop")
@@ -330,7 +330,7 @@ func TestTrash(t *testing.T) {
 	require.Zero(t, u.used.Load(), "nothing is left")
 	p.put(u, Request{Name: "world"}, saveOf("new"))
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("four"))
-	require.ErrorContains(t, err, "is of another save than version 1, which was seen here last", "numbers began again")
+	require.ErrorContains(t, err, "does not follow version 1, the last one seen here", "numbers began again")
 }
 
 func TestRetention(t *testing.T) {
@@ -392,7 +392,7 @@ func TestQuota(t *testing.T) {
 	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)))
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
 	require.Empty(t, p.history(u, "other"))
-	require.Equal(t, []string{"other, which was in the trash, with 1 version", "world@4"}, u.Displaced())
+	require.Equal(t, []string{"other (in the trash, 1 version)", "world@4"}, u.Displaced())
 	require.Empty(t, p.requireSound())
 	require.NoError(t, u.Erase(t.Context(), "world", "m", Ref{}, true))
 	require.Zero(t, u.used.Load())
