@@ -1,4 +1,4 @@
-// Command bench measures Quiver and what people would use instead of it.
+// Command bench measures Quiver and its alternatives.
 package main
 
 import (
@@ -44,20 +44,20 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.BoolVar(&o.quick, "quick", false, "every contender and every scenario once, some minutes; longer on a busy machine")
-	flags.BoolVar(&o.list, "list", false, "print the jobs and do none")
-	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; three times as many of start, five times as many of 256 KiB in virtual time; 1 of emulator, of blobs over time,\nof the largest blobs through the relay, and of everything with -quick")
-	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")
-	flags.BoolVar(&o.resume, "resume", false, "add to what is in the file of -json, and measure only what it lacks")
-	flags.StringVar(&o.json, "json", "", "write every raw sample there; compressed when the name ends with .gz")
-	flags.StringVar(&o.html, "html", "", "write the report there")
-	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
-	flags.StringVar(&o.profile, "profile", "", "put a CPU profile of each job in that folder")
+	flags.BoolVar(&o.quick, "quick", false, "run every contender and every scenario once, which takes some minutes, or longer on a busy machine")
+	flags.BoolVar(&o.list, "list", false, "print the jobs without running them")
+	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; start has three times as many, and blobs of 256 KiB in virtual time have five times as many;\nemulator, blobs over time, the largest blobs through the relay, and everything with -quick run once")
+	flags.StringVar(&o.from, "from", "", "measure nothing, but report the results in this file, which an earlier -json wrote")
+	flags.BoolVar(&o.resume, "resume", false, "measure only what the file of -json lacks, and add it")
+	flags.StringVar(&o.json, "json", "", "write every raw sample to this file, compressed if its name ends with .gz")
+	flags.StringVar(&o.html, "html", "", "write the report to this file")
+	flags.StringVar(&o.md, "md", "", "write the tables as Markdown to this file; without any of the three, to standard output")
+	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of each job to this folder")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "bench [flags], or bench scenes [flags]; README.md has examples")
 		flags.PrintDefaults()
 	}
-	only := flags.String("only", "", "only jobs whose name (scenario/clock/peer/row) matches this regular expression")
+	only := flags.String("only", "", "run only jobs whose name (scenario/clock/peer/row) matches this regular expression")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -68,7 +68,7 @@ func parse(args []string) (o options, err error) {
 		return o, errors.New("-resume needs -json")
 	}
 	if o.runs < 1 {
-		return o, fmt.Errorf("-runs %d, at least 1", o.runs)
+		return o, fmt.Errorf("-runs is %d; must be at least 1", o.runs)
 	}
 	o.only, err = regexp.Compile(*only)
 	return o, err
@@ -93,16 +93,17 @@ func run(ctx context.Context, args []string) error {
 	if o.quick {
 		jobs = plan.Quick()
 	}
-	if jobs = plan.Only(jobs, o.only); len(jobs) == 0 {
-		return fmt.Errorf("no job's name matches %q: -list prints them", o.only)
+	jobs = plan.Only(jobs, o.only)
+	if len(jobs) == 0 {
+		return fmt.Errorf("no job has a name that matches %q; use -list to print them", o.only)
 	}
 	doc := report.New(time.Now())
 	if o.resume {
 		if doc, err = read(o.json); err != nil {
 			return err
 		}
-		doc.Sit(time.Now())
-		jobs = doc.Lacks(jobs)
+		doc.BeginSitting(time.Now())
+		jobs = doc.Missing(jobs)
 	}
 	if o.list {
 		for _, j := range jobs {

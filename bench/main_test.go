@@ -123,11 +123,11 @@ func TestWorkersAndReport(t *testing.T) {
 	require.Contains(t, page.String(), "</svg>")
 	require.NotContains(t, page.String(), "font-family:Liberation Sans;", "whoever has not that one sees another without serifs")
 	require.Contains(t, markdown.String(), "quic-go/stream")
-	require.Empty(t, again.Lacks(jobs))
+	require.Empty(t, again.Missing(jobs))
 	again.Results[0].Err, again.Results[1].Cut = "broken", true
 	other := jobs[1]
 	other.Run++
-	require.Equal(t, []job.Job{again.Results[0].Job}, again.Lacks(append(jobs, other)), "what was cut is not run again")
+	require.Equal(t, []job.Job{again.Results[0].Job}, again.Missing(append(jobs, other)), "what was cut is not run again")
 	again.Add(doc.Results[0])
 	require.Len(t, again.Results, len(jobs))
 }

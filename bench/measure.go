@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/bench/report"
 )
 
-// measure runs the jobs, adds the results to doc, and prints progress. CPU
-// profiles of the jobs are written to the folder profiles, unless that is "".
+// measure runs the jobs, adds the results to doc, and prints progress. It writes CPU profiles of
+// the jobs to the folder profiles, unless that is "".
 func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles string) error {
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
@@ -30,7 +30,7 @@ func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles
 	}
 	p.Profile = profiles
 	err = p.Run(ctx, jobs)
-	doc.Rise(time.Since(begin))
+	doc.EndSitting(time.Since(begin))
 	return err
 }
 
@@ -49,7 +49,7 @@ func read(path string) (*report.Document, error) {
 	}
 	doc, err := report.ReadJSON(r)
 	if err == nil && len(doc.Sittings) == 0 {
-		err = errors.New("not what -json writes")
+		err = errors.New("not written by -json")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -60,14 +60,14 @@ func read(path string) (*report.Document, error) {
 // packed is the extension of compressed files.
 const packed = ".gz"
 
-// prepare checks, before the hours of measuring, that the results can be
-// written, and makes the folder for profiles.
+// prepare checks that the results can be written, before hours of measuring, and makes the folder
+// for profiles.
 func prepare(o options) error {
 	for _, path := range []string{o.json, o.html, o.md} {
 		if path == "" {
 			continue
 		}
-		if err := writable(path); err != nil {
+		if err := checkWritable(path); err != nil {
 			return err
 		}
 	}
@@ -77,8 +77,8 @@ func prepare(o options) error {
 	return os.MkdirAll(o.profile, 0o755)
 }
 
-// writable returns an error if a file cannot be written. It leaves the file as it is.
-func writable(path string) error {
+// checkWritable returns an error if a file can't be written. It doesn't change the file.
+func checkWritable(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil {
 		return errors.Join(f.Close(), os.Remove(path))
@@ -92,8 +92,8 @@ func writable(path string) error {
 	return f.Close()
 }
 
-// write writes the document to the files that the options name, or else as
-// Markdown to standard output.
+// write writes the document to the files in the options or, if there are none, as Markdown to
+// standard output.
 func write(o options, doc *report.Document) error {
 	for _, out := range []struct {
 		path  string

@@ -14,7 +14,7 @@ import (
 	"github.com/quivernet/quiver/internal/scenes"
 )
 
-// pathForm and flowsForm are what -path and -flows look like.
+// pathForm and flowsForm are examples of the values of -path and -flows.
 const (
 	pathForm  = "35mbit 65ms 0.7% 1.5"
 	flowsForm = "3 ours, 2 cubic"
@@ -27,7 +27,7 @@ func ownScene(path, flows string, span time.Duration) (s scenes.Scene, err error
 		return s, fmt.Errorf("-path %q: %w", path, err)
 	}
 	if span < 4*time.Second || span > time.Hour {
-		return s, fmt.Errorf("-for %v, from 4s to 1h", span)
+		return s, fmt.Errorf("-for is %v; must be from 4s to 1h", span)
 	}
 	s.Name, s.For = path, time.Second+span
 	for part := range strings.SplitSeq(flows, ",") {
@@ -40,63 +40,68 @@ func ownScene(path, flows string, span time.Duration) (s scenes.Scene, err error
 	return s, nil
 }
 
-// ownPath returns a path of rate, round trip, random loss each way, and queue in products.
+// ownPath parses a path: its rate, round trip, random loss each way, and queue in bandwidth-delay
+// products.
 func ownPath(text string) (s scenes.Scene, err error) {
 	words := strings.Fields(text)
 	if len(words) != 4 {
-		return s, fmt.Errorf("%d words, not four as in %q: rate, round trip, random loss, queue in bandwidth-delay products", len(words), pathForm)
+		return s, fmt.Errorf("got %d words; must be four, as in %q: rate, round trip, random loss, queue in bandwidth-delay products", len(words), pathForm)
 	}
 	units := map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 	unit := strings.TrimLeft(words[0], "0123456789.")
-	rate, wrongRate := number("rate", strings.TrimSuffix(words[0], unit), 0, 1e9)
-	if rate *= units[unit]; wrongRate != nil || rate < 100e3 || rate > 10e9 {
-		wrongRate = fmt.Errorf("rate %q, from 100kbit to 10gbit", words[0])
+	rate, rateErr := number("rate", strings.TrimSuffix(words[0], unit), 0, 1e9)
+	rate *= units[unit]
+	if rateErr != nil || rate < 100e3 || rate > 10e9 {
+		rateErr = fmt.Errorf("rate is %q; must be from 100kbit to 10gbit", words[0])
 	}
-	rtt, wrongTrip := time.ParseDuration(words[1])
-	if wrongTrip != nil || rtt < time.Millisecond || rtt > 5*time.Second {
-		wrongTrip = fmt.Errorf("round trip %q, from 1ms to 5s", words[1])
+	rtt, tripErr := time.ParseDuration(words[1])
+	if tripErr != nil || rtt < time.Millisecond || rtt > 5*time.Second {
+		tripErr = fmt.Errorf("round trip is %q; must be from 1ms to 5s", words[1])
 	}
 	percent, isPercent := strings.CutSuffix(words[2], "%")
-	loss, wrongLoss := number("random loss in %", percent, 0, 50)
+	loss, lossErr := number("random loss in %", percent, 0, 50)
 	if !isPercent {
-		wrongLoss = fmt.Errorf("random loss %q, in percent as in 0.7%%", words[2])
+		lossErr = fmt.Errorf("random loss is %q; must be in percent, such as 0.7%%", words[2])
 	}
-	queue, wrongQueue := number("queue in products", words[3], 0, 100)
-	if err = errors.Join(wrongRate, wrongTrip, wrongLoss, wrongQueue); err != nil {
+	queue, queueErr := number("queue in bandwidth-delay products", words[3], 0, 100)
+	if err = errors.Join(rateErr, tripErr, lossErr, queueErr); err != nil {
 		return s, err
 	}
 	return scenes.Path(int64(rate), rtt, loss/100, queue), nil
 }
 
-func number(what, text string, least, most float64) (float64, error) {
+// number parses a number within bounds.
+func number(what, text string, lowest, highest float64) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= least && v <= most) { // NaN is not in between
-		return 0, fmt.Errorf("%s %q, from %g to %g", what, text, least, most)
+	if err != nil || !(v >= lowest && v <= highest) { // also rejects NaN
+		return 0, fmt.Errorf("%s is %q; must be from %g to %g", what, text, lowest, highest)
 	}
 	return v, nil
 }
 
-// ownFlows returns how many flows of which kind a text such as "2 cubic" asks for.
+// ownFlows parses the number and the kind of flows, such as "2 cubic".
 func ownFlows(text string) (n int, kind scenes.Kind, err error) {
 	words := strings.Fields(text)
 	if len(words) != 2 {
-		return 0, 0, fmt.Errorf("%q is not a number and a kind, as in %q", strings.TrimSpace(text), flowsForm)
+		return 0, 0, fmt.Errorf("%q must be a number and a kind, as in %q", strings.TrimSpace(text), flowsForm)
 	}
 	if n, err = strconv.Atoi(words[0]); err != nil || n < 1 || n > 100 {
-		return 0, 0, fmt.Errorf("%q flows, from 1 to 100", words[0])
+		return 0, 0, fmt.Errorf("number of flows is %q; must be from 1 to 100", words[0])
 	}
 	for _, kind := range []scenes.Kind{scenes.Ours, scenes.Reno, scenes.Cubic, scenes.BBR} {
 		if kind.String() == words[1] {
 			return n, kind, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("kind %q, one of ours, reno, cubic, bbr", words[1])
+	return 0, 0, fmt.Errorf("kind is %q; must be ours, reno, cubic or bbr", words[1])
 }
 
-// ownColumns are the figures of [ownFigures]. The last two are of the whole path.
+// ownColumns are the names of the figures of [ownFigures]. The last two figures are those of the
+// whole path.
 var ownColumns = []string{"of the rate", "lost, %", "Jain's index", "queue, ms", "p95 queue, ms"}
 
-// ownFigures returns the figures of the flows of some kinds over the last three quarters of a run.
+// ownFigures returns the figures of the flows of the given kinds over the last three quarters of a
+// run.
 func ownFigures(r scenes.Result, kinds []scenes.Kind) []float64 {
 	until := r.Scene.For
 	from := until - (until-time.Second)*3/4
@@ -114,8 +119,8 @@ func ownFigures(r scenes.Result, kinds []scenes.Kind) []float64 {
 		r.StandingQueue(from, until).Seconds() * 1e3, queue.Seconds() * 1e3}
 }
 
-// playOwn plays a scene with the seeds, in which flows begin up to 100 ms later by the seed, and
-// prints the medians of its figures for each kind of flow.
+// playOwn plays a scene with each seed, which puts off the beginnings of flows (see
+// [scenes.Scene.Shifted]), and prints the medians of the figures for each kind of flow.
 func playOwn(ctx context.Context, w io.Writer, s scenes.Scene, seeds scene.Seeds) error {
 	var kinds [][]scenes.Kind
 	count := make(map[scenes.Kind]int)
@@ -150,7 +155,8 @@ func playOwn(ctx context.Context, w io.Writer, s scenes.Scene, seeds scene.Seeds
 	return nil
 }
 
-// ownCells returns the median of each column over the seeds, and its ends in brackets.
+// ownCells returns the median of each column over the seeds, with the minimum and maximum in
+// brackets.
 func ownCells(bySeed [][]float64) (text string) {
 	for column := range ownColumns {
 		var values []float64

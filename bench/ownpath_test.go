@@ -27,33 +27,33 @@ func TestOwnScene(t *testing.T) {
 	}
 }
 
-// TestOwnSceneSaysWhatIsWrong in a description, and all of it.
+// TestOwnSceneSaysWhatIsWrong checks that an error names everything that is wrong with a description.
 func TestOwnSceneSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ path, flows, wrong string }{
-		{"35mbit 65ms 0.7%", "1 ours", "3 words, not four"},
-		{"35 65ms 0.7% 1", "1 ours", `rate "35"`},
-		{"mbit 65ms 0.7% 1", "1 ours", `rate "mbit"`},
-		{"35mbps 65ms 0.7% 1", "1 ours", `rate "35mbps"`},
-		{"99gbit 65ms 0.7% 1", "1 ours", `rate "99gbit"`},
-		{"35mbit 65 0.7% 1", "1 ours", `round trip "65"`},
-		{"35mbit 65ms 0.7 1", "1 ours", `random loss "0.7"`},
-		{"35mbit 65ms NaN% 1", "1 ours", `random loss in % "NaN"`},
+		{"35mbit 65ms 0.7%", "1 ours", "got 3 words; must be four"},
+		{"35 65ms 0.7% 1", "1 ours", `rate is "35"`},
+		{"mbit 65ms 0.7% 1", "1 ours", `rate is "mbit"`},
+		{"35mbps 65ms 0.7% 1", "1 ours", `rate is "35mbps"`},
+		{"99gbit 65ms 0.7% 1", "1 ours", `rate is "99gbit"`},
+		{"35mbit 65 0.7% 1", "1 ours", `round trip is "65"`},
+		{"35mbit 65ms 0.7 1", "1 ours", `random loss is "0.7"`},
+		{"35mbit 65ms NaN% 1", "1 ours", `random loss in % is "NaN"`},
 		{"35mbit 65ms 100% 1", "1 ours", `from 0 to 50`},
-		{"35mbit 65ms 1% -1", "1 ours", `queue in products "-1"`},
-		{"35mbit 65 1% -1", "1 ours", `round trip "65", from 1ms to 5s` + "\n" + `queue in products "-1"`},
-		{"35mbit 65ms 1% 1", "", `"" is not a number and a kind`},
-		{"35mbit 65ms 1% 1", "1 ours,", `"" is not a number and a kind`},
-		{"35mbit 65ms 1% 1", "ours", `"ours" is not a number and a kind`},
-		{"35mbit 65ms 1% 1", "0 ours", `"0" flows`},
-		{"35mbit 65ms 1% 1", "1 vegas", `kind "vegas", one of ours, reno`},
+		{"35mbit 65ms 1% -1", "1 ours", `queue in bandwidth-delay products is "-1"`},
+		{"35mbit 65 1% -1", "1 ours", `round trip is "65"; must be from 1ms to 5s` + "\n" + `queue in bandwidth-delay products is "-1"`},
+		{"35mbit 65ms 1% 1", "", `"" must be a number and a kind`},
+		{"35mbit 65ms 1% 1", "1 ours,", `"" must be a number and a kind`},
+		{"35mbit 65ms 1% 1", "ours", `"ours" must be a number and a kind`},
+		{"35mbit 65ms 1% 1", "0 ours", `number of flows is "0"`},
+		{"35mbit 65ms 1% 1", "1 vegas", `kind is "vegas"; must be ours, reno`},
 	} {
 		_, err := ownScene(c.path, c.flows, time.Minute)
 		require.ErrorContains(t, err, c.wrong, "%s; %s", c.path, c.flows)
 	}
 	_, err := ownScene(pathForm, flowsForm, time.Second)
-	require.ErrorContains(t, err, "-for 1s")
+	require.ErrorContains(t, err, "-for is 1s")
 	_, err = parseScenes([]string{"-path", pathForm, "-rows", "crowd"})
-	require.ErrorContains(t, err, "-path and -rows")
+	require.ErrorContains(t, err, "-path excludes -rows")
 }
 
 func TestPlayOwn(t *testing.T) {

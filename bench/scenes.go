@@ -24,20 +24,20 @@ type sceneOptions struct {
 	out   string
 	json  string
 	plots []string
-	own   *scenes.Scene // -path; nil = rows of the table
+	own   *scenes.Scene // the scene of -path; nil = rows of the table
 }
 
 func parseScenes(args []string) (o sceneOptions, err error) {
 	flags := flag.NewFlagSet("bench scenes", flag.ContinueOnError)
-	flags.StringVar(&o.rows, "rows", "*", "play the rows whose family and name contain this, '*' for all, '' for none")
-	flags.IntVar(&o.seeds.Count, "seeds", 3, "over how many seeds the figures are medians")
-	flags.Uint64Var(&o.seeds.First, "first", 1, "the first of these seeds; the others follow it")
-	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without, and without -json")
-	flags.StringVar(&o.json, "json", "", "write the figures there, with bounds and the value of each seed; compressed when the name ends with .gz")
-	path := flags.String("path", "", "play a path of your own, as in '"+pathForm+"': rate, round trip, random loss each way,\nand queue in bandwidth-delay products; prints the figures of each kind of flow")
-	flows := flags.String("flows", flowsForm, "with -path: the flows, of ours, reno, cubic and bbr; all are endless and begin together")
-	span := flags.Duration("for", time.Minute, "with -path: for how long")
-	flags.Func("plot", "draw the first row whose family and name contain this, with the first seed; may be given again", func(part string) error {
+	flags.StringVar(&o.rows, "rows", "*", "play the rows whose family and name contain this text, '*' for all, '' for none")
+	flags.IntVar(&o.seeds.Count, "seeds", 3, "number of seeds; the figures are medians over them")
+	flags.Uint64Var(&o.seeds.First, "first", 1, "first seed; the others follow it")
+	flags.StringVar(&o.out, "out", "", "write the table and the pictures to this folder; without it and -json, the table goes to standard output")
+	flags.StringVar(&o.json, "json", "", "write the figures, with bounds and the value for each seed, to this file, compressed if its name ends with .gz")
+	path := flags.String("path", "", "play a path with this rate, round trip, random loss each way, and queue in bandwidth-delay products,\nsuch as '"+pathForm+"', and print the figures of each kind of flow")
+	flows := flags.String("flows", flowsForm, "with -path: the flows, of kinds ours, reno, cubic and bbr; all are endless and begin together")
+	span := flags.Duration("for", time.Minute, "with -path: duration")
+	flags.Func("plot", "draw the first row whose family and name contain this text, with the first seed; may be repeated", func(part string) error {
 		if len(scene.Rows(part)) == 0 {
 			return errors.New("no such row")
 		}
@@ -51,11 +51,11 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.seeds.Count < 1:
-		return o, fmt.Errorf("-seeds %d, at least 1", o.seeds.Count)
+		return o, fmt.Errorf("-seeds is %d; must be at least 1", o.seeds.Count)
 	case len(o.plots) > 0 && o.out == "":
 		return o, errors.New("-plot needs -out")
 	case o.rows != "" && len(scene.Rows(o.rows)) == 0:
-		return o, fmt.Errorf("-rows %q: no row has that in its family and name, as in \"crowd: 2 together\"", o.rows)
+		return o, fmt.Errorf("-rows %q: no row has this text in its family and name, such as \"crowd: 2 together\"", o.rows)
 	}
 	if *path != "" {
 		return o, o.setOwn(flags, *path, *flows, *span)
@@ -63,16 +63,16 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	return o, nil
 }
 
-// setOwn sets the scene of -path, beside which options for rows of the table mean nothing.
+// setOwn sets the scene of -path, which can't be combined with options for rows of the table.
 func (o *sceneOptions) setOwn(flags *flag.FlagSet, path, flows string, span time.Duration) (err error) {
 	flags.Visit(func(f *flag.Flag) {
 		if f.Name == "rows" || f.Name == "out" || f.Name == "json" || f.Name == "plot" {
-			err = fmt.Errorf("-path and -%s", f.Name)
+			err = fmt.Errorf("-path excludes -%s", f.Name)
 		}
 	})
-	s, wrong := ownScene(path, flows, span)
+	s, sceneErr := ownScene(path, flows, span)
 	o.own = &s
-	return errors.Join(err, wrong)
+	return errors.Join(err, sceneErr)
 }
 
 // runScenes plays rows of internal/scenes, and writes the results.
@@ -87,7 +87,7 @@ func runScenes(ctx context.Context, args []string) error {
 	if err := prepare(options{json: o.json}); err != nil {
 		return err
 	}
-	if o.out != "" { // before the rows are played, which takes minutes
+	if o.out != "" { // before playing the rows, which takes minutes
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func runScenes(ctx context.Context, args []string) error {
 	rows, done := scene.Rows(o.rows), 0
 	s.Outcomes, err = scene.Play(ctx, rows, o.seeds, func(out scene.Outcome) {
 		done++
-		fmt.Fprintf(os.Stderr, "%4d of %d: %s\n", done, len(rows), report.Told(out))
+		fmt.Fprintf(os.Stderr, "%4d of %d: %s\n", done, len(rows), report.Line(out))
 	})
 	return errors.Join(err, writeScenes(o, s))
 }
@@ -127,9 +127,10 @@ func writeScenes(o sceneOptions, s *report.Scenes) error {
 	return toFile(filepath.Join(o.out, "table.md"), s.WriteMarkdown)
 }
 
+// unfit matches characters that aren't used in names of files.
 var unfit = regexp.MustCompile(`[^a-z0-9.]+`)
 
-// fileName returns a row's name as the name of a file.
+// fileName turns a row's name into the name of a file.
 func fileName(name string) string {
 	return strings.Trim(unfit.ReplaceAllString(strings.ToLower(name), "-"), "-")
 }

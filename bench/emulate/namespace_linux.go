@@ -21,8 +21,8 @@ func CanTunnel() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// A namespace is a network namespace of its own, that of a locked thread, with
-// a TUN device and a socket for datagrams in it.
+// A namespace is the network namespace of a locked thread, with a TUN device and a socket for
+// datagrams.
 type namespace struct {
 	tun     *os.File
 	socket  *net.UDPConn
@@ -43,7 +43,7 @@ func newNamespace(ip net.IP) (*namespace, error) {
 	}()
 	if err := <-failed; err != nil {
 		close(n.work)
-		return nil, fmt.Errorf("emulate: a namespace with a TUN device: %w", err)
+		return nil, fmt.Errorf("emulate: make namespace with TUN device: %w", err)
 	}
 	return n, nil
 }
@@ -76,7 +76,7 @@ func (n *namespace) enter(ip net.IP) error {
 	return nil
 }
 
-// raise gives a device its address and sets it up.
+// raise sets the address of a device and brings it up.
 func raise(device string, ip net.IP) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func raise(device string, ip net.IP) error {
 	return nil
 }
 
-// within runs fn in the namespace, which sockets that fn makes belong to.
+// within runs fn in the namespace, to which sockets that fn opens then belong.
 func (n *namespace) within(fn func()) {
 	done := make(chan struct{})
 	n.work <- func() { defer close(done); fn() }

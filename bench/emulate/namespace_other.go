@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// CanTunnel reports whether NewTunnel is likely to succeed: never on this system.
+// CanTunnel returns false, because tunnels need Linux.
 func CanTunnel() bool { return false }
 
 type namespace struct {
@@ -19,7 +19,7 @@ type namespace struct {
 }
 
 func newNamespace(net.IP) (*namespace, error) {
-	return nil, errors.New("emulate: a tunnel needs Linux")
+	return nil, errors.New("emulate: tunnels need Linux")
 }
 
 func (n *namespace) within(func()) {}

@@ -1,6 +1,7 @@
-// Package emulate is the network between the two ends of a peer: netsim's links in
-// virtual time or behind a relay of real sockets, or the bare loopback. All emulated
-// paths have a tail-drop queue of max(1 BDP, 64 KiB) and charge 28 bytes a datagram.
+// Package emulate provides the network between the two ends of a peer. It consists of netsim's
+// links, in virtual time or behind a relay with real sockets, or of the bare loopback. All emulated
+// paths have a tail-drop queue of max(1 BDP, 64 KiB), and count 28 bytes of headers for each
+// datagram.
 package emulate
 
 import (
@@ -13,16 +14,16 @@ import (
 
 // A Net connects one client to one server.
 type Net interface {
-	// Server returns the server's socket, Client the client's, and Address
-	// where the client reaches the server.
+	// Server and Client return the sockets of the two ends, and Address returns where the client
+	// reaches the server.
 	Server() net.PacketConn
 	Client() net.PacketConn
 	Address() net.Addr
-	// Stats returns counts of what was sent from the client to the server, and
-	// back. Nothing is counted on the bare loopback.
+	// Stats counts what was sent from the client to the server, and back. It counts nothing on the
+	// bare loopback.
 	Stats() (up, down netsim.Stats)
-	// BDP returns the path's bandwidth-delay product in bytes, for peers whose
-	// windows are set by hand; 0 without a rate.
+	// BDP returns the path's bandwidth-delay product in bytes, for peers whose windows must be
+	// configured, or 0 if the path has no rate.
 	BDP() int
 	// Close closes the sockets.
 	Close()
@@ -30,13 +31,15 @@ type Net interface {
 
 // Fronted is a Net for peers that open their sockets themselves.
 type Fronted interface {
-	// Front returns where a client reaches the server that listens on this port of the loopback.
+	// Front returns the address at which a client reaches a server that listens on a port of the
+	// loopback.
 	Front(port int) (*net.UDPAddr, error)
 }
 
 // New returns the net of a job. With Virtual it must be called within the bubble.
 func New(j job.Job) (Net, error) {
-	switch path := Path(j); j.Clock {
+	path := Path(j)
+	switch j.Clock {
 	case job.Virtual:
 		return newPipe(path), nil
 	case job.Relay:
@@ -44,7 +47,7 @@ func New(j job.Job) (Net, error) {
 	case job.Loopback:
 		return newLoopback()
 	}
-	return nil, fmt.Errorf("emulate: no clock %q", j.Clock)
+	return nil, fmt.Errorf("emulate: unknown clock %q", j.Clock)
 }
 
 // Path returns a job's path, the same in both directions.

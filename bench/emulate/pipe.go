@@ -6,8 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// receiveBuffer is the size requested for the sockets of every clock, so that
-// none loses what the path has carried.
+// receiveBuffer is the buffer size of sockets, so that they don't lose what the path has carried.
 const receiveBuffer = 4 << 20
 
 // A pipe is netsim's emulated sockets.

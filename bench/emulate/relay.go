@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// sockets is two real sockets on the loopback.
+// sockets are two real sockets on the loopback.
 type sockets struct {
 	server, client *net.UDPConn
 }
@@ -36,7 +36,7 @@ func (s sockets) Close() {
 	}
 }
 
-// A loopback has nothing between the sockets.
+// A loopback is a Net with nothing between the sockets.
 type loopback struct{ sockets }
 
 func newLoopback() (Net, error) {
@@ -54,7 +54,7 @@ func (l loopback) Front(port int) (*net.UDPAddr, error) {
 	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, nil
 }
 
-// A relay has a netsim.Relay between the sockets.
+// A relay is a Net with a netsim.Relay between the sockets.
 type relay struct {
 	sockets
 	path  netsim.Config
@@ -81,7 +81,7 @@ func (r *relay) BDP() int { return bdp(r.path) }
 
 func (r *relay) Front(port int) (*net.UDPAddr, error) {
 	if r.front != nil {
-		return nil, errors.New("emulate: a relay has one front")
+		return nil, errors.New("emulate: relay already has a front")
 	}
 	front, err := netsim.NewRelay(fmt.Sprintf("127.0.0.1:%d", port), r.path, r.path)
 	if err != nil {

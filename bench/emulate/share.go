@@ -7,10 +7,10 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// Share returns nets over paths that share their bottlenecks, in virtual time.
+// Share returns nets whose paths share their bottlenecks, in virtual time.
 func Share(j job.Job, nets int) ([]Net, error) {
 	if j.Clock != job.Virtual {
-		return nil, fmt.Errorf("emulate: nets share a path in virtual time only, not in %q", j.Clock)
+		return nil, fmt.Errorf("emulate: shared paths need virtual time, not clock %q", j.Clock)
 	}
 	var all []Net
 	var first *pipe

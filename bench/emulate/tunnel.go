@@ -57,14 +57,13 @@ func (t *Tunnel) Server() net.PacketConn { return t.server.socket }
 func (t *Tunnel) Client() net.PacketConn { return t.client.socket }
 func (t *Tunnel) Address() net.Addr      { return t.server.socket.LocalAddr() }
 
-// Protocols of IP.
+// Protocol numbers of IP.
 const (
 	TCP = 6
 	UDP = 17
 )
 
-// Arrived returns how many bytes of a protocol have arrived at the server so
-// far, including headers.
+// Arrived returns how many bytes of a protocol have arrived at the server, including headers.
 func (t *Tunnel) Arrived(protocol byte) uint64 { return t.server.arrived[protocol].Load() }
 
 func (t *Tunnel) Listen() (l net.Listener, err error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Clock says in whose time a figure is. A table has one clock only.
+// A Clock is the clock by which a job is measured. All jobs of a table have the same one.
 type Clock string
 
 const (
@@ -17,13 +17,13 @@ const (
 	Loopback Clock = "loopback" // real time, real sockets, nothing between them
 )
 
-// A Job is one measurement. A worker process runs one.
+// A Job is one measurement. A worker process runs a single job.
 type Job struct {
 	Scenario string
 	Peer     string
 	Clock    Clock
 
-	// The path, the same in both directions; zero if the clock is Loopback.
+	// The path, which is the same in both directions; zero if the clock is Loopback.
 	RTT  time.Duration `json:",omitempty"`
 	Loss float64       `json:",omitempty"`
 	Rate int64         `json:",omitempty"` // bit/s
@@ -31,15 +31,15 @@ type Job struct {
 	Size    int           `json:",omitempty"` // bytes of a blob, an argument or a block
 	Count   int           `json:",omitempty"` // connections, or calls in flight
 	Hz      int           `json:",omitempty"` // ticks a second
-	Mode    string        `json:",omitempty"` // what the scenario distinguishes further
+	Mode    string        `json:",omitempty"` // the scenario's variant
 	Seconds time.Duration `json:",omitempty"` // how long it measures
-	After   time.Duration `json:",omitempty"` // when it begins, since the end of the handshake; scenario start only
+	After   time.Duration `json:",omitempty"` // when it begins, since the end of the handshake; only for scenario start
 
 	Run  int    // 0, 1, 2 …
 	Seed uint64 // seed of the path
 }
 
-// Row returns everything but the peer and the run, as the name of a row of a table.
+// Row returns the name of the job's row in a table: everything except the peer and the run.
 func (j Job) Row() string {
 	var parts []string
 	add := func(shown bool, format string, v any) {
@@ -58,15 +58,15 @@ func (j Job) Row() string {
 	return strings.Join(parts, ", ")
 }
 
-// Cell returns everything but the run.
+// Cell returns the name of the job's cell in a table: everything except the run.
 func (j Job) Cell() string {
 	return fmt.Sprintf("%s/%s/%s/%s", j.Scenario, j.Clock, j.Peer, j.Row())
 }
 
 func (j Job) String() string { return fmt.Sprintf("%s #%d", j.Cell(), j.Run+1) }
 
-// Ideal returns RTT/2 + bytes*8/rate/(1-loss), without headers: the least time
-// in which the last byte can arrive.
+// Ideal returns RTT/2 + bytes*8/rate/(1-loss), the minimum time in which the last byte can arrive,
+// without headers.
 func (j Job) Ideal() time.Duration {
 	if j.Rate == 0 {
 		return j.RTT / 2
@@ -74,20 +74,21 @@ func (j Job) Ideal() time.Duration {
 	return j.RTT/2 + time.Duration(float64(j.Size)*8/float64(j.Rate)/(1-j.Loss)*float64(time.Second))
 }
 
+// A transfer is cut after idealsLimit times the ideal, or after minLimit if that is longer.
 const (
 	minLimit    = 30 * time.Second
 	idealsLimit = 10
 )
 
-// Limit returns after how long a transfer is cut.
+// Limit returns how long a transfer may take before it is cut.
 func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal()) }
 
-// Stolen is the name of the value that says which share of the cores' time the
-// host gave to others during a run in real time.
+// Stolen is the name of the value for the share of the cores' time that the host gave to others
+// during a run in real time.
 const Stolen = "stolen_share"
 
-// Disturbed is the beginning of the note of a run in real time that the machine
-// disturbed, and that was no better when it was repeated.
+// Disturbed begins the note of a run in real time that the machine disturbed, even when the run was
+// repeated.
 const Disturbed = "the machine stood still for "
 
 // A Result is the result of a job.
@@ -99,7 +100,7 @@ type Result struct {
 	Step    time.Duration        `json:",omitempty"`
 	Notes   []string             `json:",omitempty"`
 
-	Cut bool   `json:",omitempty"` // not complete at the limit
+	Cut bool   `json:",omitempty"` // not complete within Limit
 	Err string `json:",omitempty"` // why there are no values; "" = no error
 }
 

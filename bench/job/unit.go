@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Rate formats a rate in bits a second, as 10 Mbit/s.
+// Rate formats a rate in bits per second, such as 10 Mbit/s.
 func Rate(bits int64) string {
 	if bits%1_000_000 == 0 {
 		return fmt.Sprintf("%d Mbit/s", bits/1_000_000)

@@ -53,7 +53,7 @@ func (i *Inlet) Take(piece []byte) {
 	}
 }
 
-// Move sends a blob in pieces of that size, and waits until it has arrived.
+// Move sends a blob in pieces of the given size, and waits until it has arrived.
 func (i *Inlet) Move(ctx context.Context, blob []byte, size int, send func(piece []byte) error) error {
 	done, failed := make(chan error, 1), make(chan error, 1)
 	i.mu.Lock()

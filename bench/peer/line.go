@@ -15,11 +15,11 @@ const (
 	lineAnswer
 )
 
-// linePiece is how much of a blob is sent at least between two messages.
+// linePiece is the size of the pieces of a blob, between which messages can be sent.
 const linePiece = 16 << 10
 
-// A Line sends blobs, messages and calls over one reliable byte stream, with blobs in pieces of
-// 16 KiB between which the others are sent. That is what users of a transport with one stream do.
+// A Line sends blobs, messages and calls over one reliable byte stream, as users of a transport
+// with a single stream do. It cuts blobs into pieces, between which it sends messages and calls.
 type Line struct {
 	client, server *lineEnd
 	calls          *Calls

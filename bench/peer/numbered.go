@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A Numbered matches answers with calls if answers may arrive in any order: the
-// first 8 bytes of an argument are sent as the call's number, and the answer repeats
-// them. Its methods are safe for concurrent use. The zero Numbered has no calls.
+// A Numbered matches answers, which may arrive in any order, with calls. It replaces the first 8
+// bytes of an argument by the number of the call, which the answer repeats. Its methods are safe
+// for concurrent use. The zero Numbered has no calls.
 type Numbered struct {
 	mu      sync.Mutex
 	last    uint64

@@ -1,5 +1,5 @@
-// Package peer has the contenders: each opens a pair of connected ends in this
-// process, over a net that it is given.
+// Package peer defines the contenders. Each opens a pair of connected ends in this process, over a
+// given net.
 package peer
 
 import (
@@ -15,28 +15,28 @@ import (
 // A Peer is one contender.
 type Peer struct {
 	Name     string
-	Module   string // the module whose version the report states; "" = this repository's or the standard library's
+	Module   string // module whose version the report shows; "" = this repository or the standard library
 	Settings string // for the table of settings in the report
 
 	Virtual  bool // runs in a synctest bubble
 	Emulated bool // runs over UDP that a net carries
 	Tunneled bool // runs over TCP that a tunnel carries
 
-	// What its pairs can do: see Mover, Talker, Caller, Chainer, Shouter, Thrower and Rusher.
+	// What its pairs can do; see Mover, Talker, Caller, Chainer, Shouter, Thrower and Rusher.
 	Moves, Talks, Calls, Chains, Shouts, Throws, Rushes bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
-	// Gather connects many clients, which play at hz ticks a second, to one
-	// server over the bare loopback; nil = it cannot. hear is called for every
-	// message, at either end, and must be safe for concurrent use.
+	// Gather, if not nil, connects many clients, which play at hz ticks a second, to one server
+	// over the bare loopback. hear is called for each message at either end, and must be safe for
+	// concurrent use.
 	Gather func(ctx context.Context, clients, hz int, hear func(message []byte)) (Crowd, error)
 }
 
 // A Crowd is many connections to one server.
 type Crowd interface {
-	// Tick sends the message once each way over every connection, unreliably.
-	// It does not keep the message.
+	// Tick sends the message once each way over every connection, unreliably. It doesn't keep the
+	// message.
 	Tick(message []byte) error
 	// Multicast sends the message from the server to all clients.
 	Multicast(message []byte) error
@@ -44,7 +44,7 @@ type Crowd interface {
 	Close()
 }
 
-// Runs reports whether the peer can be measured by that clock.
+// Runs reports whether the peer can be measured by a clock.
 func (p Peer) Runs(clock job.Clock) bool {
 	switch clock {
 	case job.Virtual:
@@ -55,8 +55,8 @@ func (p Peer) Runs(clock job.Clock) bool {
 	return true
 }
 
-// A Pair is a connected client and server. What else it can do is in Mover,
-// Talker, Caller, Rusher, Chainer, Shouter and Thrower.
+// A Pair is a connected client and server. It may also implement Mover, Talker, Caller, Rusher,
+// Chainer, Shouter and Thrower.
 type Pair interface {
 	// Close closes both ends.
 	Close()
@@ -65,8 +65,8 @@ type Pair interface {
 // A Mover moves a blob.
 type Mover interface {
 	Pair
-	// Move sends the blob from the client and returns when the server has its
-	// last byte and, if the peer has a digest, has verified it.
+	// Move sends the blob from the client, and returns when the server has received its last byte
+	// and, if the peer uses a digest, has verified it.
 	Move(ctx context.Context, blob []byte) error
 }
 
@@ -86,39 +86,40 @@ type Caller interface {
 	Call(ctx context.Context, argument []byte) error
 }
 
-// A Rusher is a pair whose server many more clients join. The pair's own client only makes calls.
+// A Rusher is a pair whose server accepts many more clients. The pair's own client only makes
+// calls.
 type Rusher interface {
 	Caller
-	// Invite connects that many more clients over the bare loopback. It is called once.
+	// Invite connects the given number of clients over the bare loopback. It is called once.
 	Invite(ctx context.Context, clients int) error
 	// Rush sends the blob from the server to each of them at once, or from each of them to
 	// the server if up is true, and returns when all blobs have arrived and are verified.
 	Rush(ctx context.Context, blob []byte, up bool) error
 }
 
-// A Chainer makes calls one after another in the handler of the answers, as a
-// game does: no goroutine waits for one.
+// A Chainer makes one call after another in the handler of the answers, as games do, so that no
+// goroutine waits for an answer.
 type Chainer interface {
 	Caller
-	// Chain makes the first call. At each answer next returns whether to make
-	// another one; Chain returns after next has returned false.
+	// Chain makes the first call. At each answer, it calls next to find out whether to make another
+	// one, and returns after next returned false.
 	Chain(ctx context.Context, argument []byte, next func() bool) error
 }
 
-// A Shouter makes reliable calls without an answer, from one goroutine.
+// A Shouter makes reliable calls without answers, from one goroutine.
 type Shouter interface {
 	Pair
-	// Shout makes count calls and returns when all have run at the server.
+	// Shout makes count calls, and returns when the server has handled all of them.
 	Shout(ctx context.Context, argument []byte, count int) error
 }
 
-// A Thrower sends blocks once.
+// A Thrower sends blocks without retransmissions.
 type Thrower interface {
 	Pair
 	// Catch sets the function that is called with each block that arrives
 	// whole. It is called once, before Throw.
 	Catch(fn func(block []byte))
-	// Throw sends a block, with a pause of gap between two packets.
+	// Throw sends a block, with pauses of gap between its packets.
 	Throw(block []byte, gap time.Duration) error
 }
 
@@ -130,12 +131,12 @@ func Register(p ...Peer) { peers = append(peers, p...) }
 // All returns the contenders.
 func All() []Peer { return slices.Clone(peers) }
 
-// Find returns the contender of that name.
+// Find returns the contender with the given name.
 func Find(name string) (Peer, error) {
 	for _, p := range peers {
 		if p.Name == name {
 			return p, nil
 		}
 	}
-	return Peer{}, fmt.Errorf("peer: none is called %q", name)
+	return Peer{}, fmt.Errorf("peer: unknown peer %q", name)
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// A Sink compares what arrives with what was sent.
+// A Sink is a writer that compares what arrives with what was sent.
 type Sink struct {
 	want []byte
 	got  int
@@ -17,7 +17,7 @@ func NewSink(want []byte) *Sink { return &Sink{want: want} }
 // Write returns an error if p differs from what was sent.
 func (s *Sink) Write(p []byte) (int, error) {
 	if rest := s.want[s.got:]; len(p) > len(rest) || !bytes.Equal(p, rest[:len(p)]) {
-		return 0, fmt.Errorf("peer: %d bytes at %d are not what was sent", len(p), s.got)
+		return 0, fmt.Errorf("peer: %d bytes at offset %d differ from those that were sent", len(p), s.got)
 	}
 	s.got += len(p)
 	return len(p), nil
@@ -26,7 +26,7 @@ func (s *Sink) Write(p []byte) (int, error) {
 // Full reports whether everything has arrived.
 func (s *Sink) Full() bool { return s.got == len(s.want) }
 
-// pieceBytes is how much peers with a stream are given, and read, at a time.
+// pieceBytes is how much peers with a stream write and read at a time.
 const pieceBytes = 32 << 10
 
 // Drain reads the whole blob. If the reader has no end, Drain returns after the last byte.
@@ -38,7 +38,7 @@ func (s *Sink) Drain(r io.Reader) error {
 			return bad
 		}
 		if err != nil && !s.Full() {
-			return fmt.Errorf("peer: after %d of %d bytes: %w", s.got, len(s.want), err)
+			return fmt.Errorf("peer: got %d of %d bytes: %w", s.got, len(s.want), err)
 		}
 	}
 	return nil

@@ -1,5 +1,4 @@
-// Package pool runs jobs in worker processes, as many at once as can run
-// without disturbing each other.
+// Package pool runs jobs in worker processes, as many at a time as don't disturb each other.
 package pool
 
 import (
@@ -7,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,39 +18,39 @@ import (
 )
 
 const (
-	// capacity is how much the jobs that run at once may need together, in
-	// Mbit/s of emulated paths.
+	// capacity limits the total cost of the jobs that run at the same time, in Mbit/s of emulated
+	// paths.
 	capacity = 120
-	// slowest is the least that a relay takes: each packet of a slow path wakes both
-	// its ends. The contenders that fill 10 Mbit/s need 8 to 24 % of a core for it.
-	slowest = 15
+	// minRelayCost is the minimum cost of a relay, because each packet wakes both ends even of a
+	// slow path. The contenders that fill 10 Mbit/s need 8 to 24 % of a core.
+	minRelayCost = 15
 )
 
-// cost returns how much of the capacity a job takes. Over a fast lossy path it is less than
-// the rate: most peers are far from reaching the rate there, and those that do are soon done.
+// cost returns how much of the capacity a job takes. Over a fast lossy path, that is less than the
+// rate, because most peers don't come close to the rate there, and those that do finish soon.
 func cost(j job.Job) int {
 	switch j.Clock {
 	case job.Virtual:
-		return capacity / 2 // a core: load only slows it down
+		return capacity / 2 // one core, since load only slows it down
 	case job.Relay:
 		mbit := int(min(j.Rate/1e6, capacity))
 		switch {
 		case j.Scenario == "blob" && j.Loss > 0:
 			mbit = min(mbit, capacity/3)
 		case j.Scenario == "kernel":
-			mbit = max(mbit, capacity/3) // a flow that waits for a core loses its share to the other one
+			mbit = max(mbit, capacity/3) // a flow that has to wait for a core loses its share to the other one
 		}
-		return max(slowest, mbit)
+		return max(minRelayCost, mbit)
 	}
 	return capacity
 }
 
-// patience is how much longer than its limits a worker may take, and how long
-// one in virtual time may take in all.
+// patience is how much longer than its job's limits a worker may take. For a job in virtual time,
+// it is the limit.
 const patience = 2 * time.Minute
 
-// allowed returns how long a worker may take.
-func allowed(j job.Job) time.Duration {
+// timeout returns how long a worker may take.
+func timeout(j job.Job) time.Duration {
 	if j.Clock == job.Virtual {
 		return patience
 	}
@@ -67,28 +65,28 @@ type Pool struct {
 	// Profile is the folder for the CPU profiles of the jobs; "" = none.
 	Profile string
 
-	mu   sync.Mutex
-	free sync.Cond
-	left int // what is left of the capacity
-	runs int
-	cut  map[string]bool // cells of which a run was cut
+	mu      sync.Mutex
+	freed   sync.Cond       // signals that left has grown
+	left    int             // unused part of the capacity
+	running int             // number of jobs
+	cut     map[string]bool // cells with a run that was cut
 
 	watch watch
 }
 
-// New returns a pool that runs this program's worker and calls done with every result.
+// New returns a pool that runs this program as a worker, and calls done with each result.
 func New(done func(r job.Result, running int)) (*Pool, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	p := &Pool{program: program, done: done, left: capacity, cut: make(map[string]bool)}
-	p.free.L = &p.mu
+	p.freed.L = &p.mu
 	return p, nil
 }
 
-// Run runs the jobs, in about their order, and returns when all are done or ctx
-// ends. A cell of which a run was cut is not run again.
+// Run runs the jobs, roughly in their order, and returns when all have finished or ctx ends. It
+// skips further runs of a cell with a run that was cut.
 func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 	var work sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
@@ -106,7 +104,7 @@ func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 		}
 		work.Go(func() {
 			defer p.give(n)
-			if r := p.undisturbed(ctx, j); r.Err == "" || ctx.Err() == nil { // a job that was stopped has not failed
+			if r := p.undisturbed(ctx, j); r.Err == "" || ctx.Err() == nil { // don't report a job that was stopped as failed
 				p.file(r)
 			}
 		})
@@ -119,18 +117,18 @@ func (p *Pool) take(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.left < n {
-		p.free.Wait()
+		p.freed.Wait()
 	}
 	p.left -= n
-	p.runs++
+	p.running++
 }
 
 func (p *Pool) give(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left += n
-	p.runs--
-	p.free.Broadcast()
+	p.running--
+	p.freed.Broadcast()
 }
 
 func (p *Pool) wasCut(j job.Job) bool {
@@ -145,11 +143,11 @@ func (p *Pool) file(r job.Result) {
 	if r.Cut {
 		p.cut[r.Cell()] = true
 	}
-	p.done(r, p.runs)
+	p.done(r, p.running)
 }
 
-// undisturbed runs a job, and runs it again if the machine was taken away
-// meanwhile. It returns the run that was disturbed least.
+// undisturbed runs a job, and repeats it if the machine was taken away in the meantime. It returns
+// the run that was disturbed least.
 func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 	if j.Clock == job.Virtual {
 		return p.one(ctx, j)
@@ -176,10 +174,10 @@ func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 	return best
 }
 
-// one runs a job in a process of its own.
+// one runs a job in a separate process.
 func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
 	r := job.Result{Job: j}
-	ctx, cancel := context.WithTimeout(ctx, allowed(j))
+	ctx, cancel := context.WithTimeout(ctx, timeout(j))
 	defer cancel()
 	input, err := json.Marshal(j)
 	if err != nil {
@@ -201,7 +199,7 @@ func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
 	return r
 }
 
-// fileName returns the job's name without characters that file systems do not allow.
+// fileName returns the job's name without characters that file systems don't allow.
 func fileName(j job.Job) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == ' ' || r == ',' || r == '#' || r == '%' {
@@ -211,14 +209,14 @@ func fileName(j job.Job) string {
 	}, j.String())
 }
 
-// parse finds the result in the output, which may contain lines of package testing.
+// parse finds the result in a worker's output, which may also contain lines of package testing.
 func parse(out []byte, r *job.Result) error {
 	for line := range bytes.Lines(out) {
 		if bytes.HasPrefix(line, []byte("{")) {
 			return json.Unmarshal(line, r)
 		}
 	}
-	return fmt.Errorf("the worker had no result")
+	return errors.New("worker printed no result")
 }
 
 // tailBytes is how much of a worker's error output is kept.

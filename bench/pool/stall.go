@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// beat is how often the pool checks whether the machine runs.
+	// beat is the interval at which the pool checks whether the machine is running.
 	beat = 5 * time.Millisecond
-	// leastStall is the shortest stall that spoils a run in real time; a longer run tolerates more.
-	leastStall = 25 * time.Millisecond
-	// bearable is the part of a run's ideal time for which the machine may stall.
-	// bearableTheft is the share of the cores' time that the host may give to others.
-	bearable, bearableTheft = 0.05, 0.1
-	// repeats is how often a spoiled run is repeated at most: load that is
-	// caused by the run itself returns each time.
+	// minStall is the shortest stall that disturbs a run in real time. A longer run tolerates
+	// longer stalls.
+	minStall = 25 * time.Millisecond
+	// maxStallPart is the part of a run's ideal time for which the machine may stall. maxStolen is
+	// the share of the cores' time that the host may give to others.
+	maxStallPart, maxStolen = 0.05, 0.1
+	// repeats is how often a disturbed run is repeated. More wouldn't help if the run itself causes
+	// the load.
 	repeats = 2
 )
 
@@ -28,18 +29,17 @@ type disturbance struct {
 	stolen float64       // share of the cores' time that was stolen
 }
 
-// of returns how bad that is for a run of the job: above 1 it shows in the figures.
+// of returns how much the disturbance affects a run of the job. Above 1, it shows in the figures.
 func (d disturbance) of(j job.Job) float64 {
-	return max(float64(d.stall)/max(float64(leastStall), bearable*float64(j.Ideal())), d.stolen/bearableTheft)
+	return max(float64(d.stall)/max(float64(minStall), maxStallPart*float64(j.Ideal())), d.stolen/maxStolen)
 }
 
 func (d disturbance) String() string {
 	return fmt.Sprintf(job.Disturbed+"%v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
 }
 
-// A watch detects when the machine stands still. A host that lends its cores to
-// others takes them away for some time, sometimes for a minute. What is
-// measured in real time then describes the host.
+// A watch detects stalls of the machine. A host that shares its cores may take them away for some
+// time, even for a minute, and measurements in real time then describe the host.
 type watch struct {
 	mu     sync.Mutex
 	stalls []stall // a day has few
@@ -62,7 +62,7 @@ func (w *watch) run(ctx context.Context) {
 }
 
 func (w *watch) note(now time.Time, late time.Duration) {
-	if late < leastStall {
+	if late < minStall {
 		return
 	}
 	w.mu.Lock()
@@ -70,7 +70,7 @@ func (w *watch) note(now time.Time, late time.Duration) {
 	w.stalls = append(w.stalls, stall{now, late})
 }
 
-// longest returns the longest stall that has ended since a time.
+// longest returns the longest stall that ended since a time.
 func (w *watch) longest(since time.Time) (long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

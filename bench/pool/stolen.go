@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// cores is what the machine's cores have done so far, in ticks of the kernel.
-// Zero if the system does not report it.
+// cores counts how the machine's cores have spent their time, in ticks of the kernel. It is zero if
+// the system doesn't report that.
 type cores struct{ all, stolen uint64 }
 
 // readCores reads Linux's counters.

@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// A panel is the blobs of one clock, rate and size: paths against contenders.
+// A panel holds the blobs of one clock, rate and size, with paths against contenders.
 type panel struct {
 	clock string
 	rate  int64
@@ -17,13 +17,13 @@ type panel struct {
 	cells map[[2]string]*cell
 }
 
-// panels returns the grid of scenario blob.
+// panels returns the panels of scenario blob.
 func (d *Document) panels() []*panel {
 	var all []*panel
 	for _, clock := range clocks {
 		cells := slices.DeleteFunc(d.cells("blob", clock.clock), func(c *cell) bool { return c.Mode != "" })
 		for _, c := range cells {
-			p := find(&all, clock.name, c.Job)
+			p := findOrAdd(&all, clock.name, c.Job)
 			path := fmt.Sprintf("%v, %s", c.RTT, job.Share(c.Loss))
 			if !slices.Contains(p.paths, path) {
 				p.paths = append(p.paths, path)
@@ -39,7 +39,8 @@ func (d *Document) panels() []*panel {
 	return all
 }
 
-func find(all *[]*panel, clock string, j job.Job) *panel {
+// findOrAdd returns the panel of a clock and a job, which it adds if there is none.
+func findOrAdd(all *[]*panel, clock string, j job.Job) *panel {
 	for _, p := range *all {
 		if p.clock == clock && p.rate == j.Rate && p.size == j.Size {
 			return p
@@ -68,7 +69,7 @@ func (p *panel) table() table {
 	return t
 }
 
-// ratio returns the text of a cell; "" if it has no figures.
+// ratio returns the text of a cell, or "" if it has no figures.
 func (c *cell) ratio() string {
 	if c == nil {
 		return ""

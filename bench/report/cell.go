@@ -9,14 +9,14 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// A cell is all runs of one job.
+// A cell holds all runs of one job.
 type cell struct {
 	job.Job
 	runs []job.Result
 }
 
-// cells groups the results of a scenario and clock that have figures, sorted by
-// path, then by contender.
+// cells groups the results with figures of a scenario and a clock, sorted by path and then by
+// contender.
 func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	var all []*cell
 	by := make(map[string]*cell)
@@ -41,7 +41,7 @@ func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	return all
 }
 
-// values returns a value of all runs that have it, sorted.
+// values returns the sorted values of a name in all runs that have it.
 func (c *cell) values(name string) (all []float64) {
 	for _, r := range c.runs {
 		if v, ok := r.Values[name]; ok {
@@ -52,7 +52,7 @@ func (c *cell) values(name string) (all []float64) {
 	return all
 }
 
-// median returns the median of a value over the runs; ok is false if no run has it.
+// median returns the median of a value over the runs. ok is false if no run has it.
 func (c *cell) median(name string) (v float64, ok bool) {
 	all := c.values(name)
 	if len(all) == 0 {
@@ -64,20 +64,21 @@ func (c *cell) median(name string) (v float64, ok bool) {
 	return all[len(all)/2], true
 }
 
-// leastRuns is of how many runs quartiles are shown; those of fewer are their ends.
-const leastRuns = 5
+// minQuartileRuns is the minimum number of runs with quartiles; those of fewer runs would be their
+// minimum and maximum.
+const minQuartileRuns = 5
 
-// quartiles returns the quartiles of a value over the runs; ok is false if too few have it.
+// quartiles returns the quartiles of a value over the runs. ok is false if too few runs have it.
 func (c *cell) quartiles(name string) (low, high float64, ok bool) {
 	all := c.values(name)
-	if len(all) < leastRuns {
+	if len(all) < minQuartileRuns {
 		return 0, 0, false
 	}
 	last := len(all) - 1
 	return all[last/4], all[last-last/4], true
 }
 
-// spread returns how many runs there were, and how much they differ in a value.
+// spread returns the number of runs, and how much a value differs between them.
 func (c *cell) spread(value string) string {
 	all := c.values(value)
 	median, _ := c.median(value)
@@ -92,14 +93,14 @@ func (c *cell) cut() bool {
 	return slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Cut })
 }
 
-// dagger marks a cell of which a run was disturbed. disturbedNote is what the mark
-// means, below a table that has one.
+// dagger marks a cell with a run that was disturbed. disturbedNote explains the mark below a table
+// that has one.
 const (
 	dagger        = " †"
-	disturbedNote = "†: the machine disturbed a run that is in these figures, also when it was repeated."
+	disturbedNote = "†: the machine disturbed a run in these figures, even when the run was repeated."
 )
 
-// mark returns the text of a cell, with a dagger if a run was disturbed.
+// mark returns text, with a dagger if a run of the cell was disturbed.
 func (c *cell) mark(text string) string {
 	if slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Disturbed() }) {
 		return text + dagger

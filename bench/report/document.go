@@ -1,5 +1,5 @@
-// Package report writes what was measured: as JSON with every raw sample, as
-// Markdown, and as an HTML page.
+// Package report writes the results as JSON with every raw sample, as Markdown, and as an HTML
+// page.
 package report
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// A Document is one run of the bench.
+// A Document holds the results of a run of the bench, which may have several sittings.
 type Document struct {
 	Machine    Machine
 	Sittings   []Sitting
@@ -25,14 +25,14 @@ type Document struct {
 	Results    []job.Result
 }
 
-// A Sitting is a run, or one that resumed it.
+// A Sitting is one execution of the bench: the first, or one that resumed a run.
 type Sitting struct {
 	Date     time.Time
 	Took     time.Duration
 	Revision string `json:",omitempty"` // revision of this repository
 }
 
-// A Contender is what the report says about a contender.
+// A Contender is a contender's description in the report.
 type Contender struct{ Name, Version, Settings string }
 
 // New returns a document with its first sitting.
@@ -41,38 +41,37 @@ func New(now time.Time) *Document {
 	for _, p := range peer.All() {
 		d.Contenders = append(d.Contenders, Contender{p.Name, version(p.Module), p.Settings})
 	}
-	d.Sit(now)
+	d.BeginSitting(now)
 	return d
 }
 
-// Sit begins the next sitting.
-func (d *Document) Sit(now time.Time) {
+// BeginSitting begins the next sitting.
+func (d *Document) BeginSitting(now time.Time) {
 	d.Sittings = append(d.Sittings, Sitting{Date: now.UTC().Truncate(time.Second), Revision: revision()})
 }
 
-// Rise ends the newest sitting.
-func (d *Document) Rise(took time.Duration) { d.Sittings[len(d.Sittings)-1].Took = took }
+// EndSitting ends the newest sitting.
+func (d *Document) EndSitting(took time.Duration) { d.Sittings[len(d.Sittings)-1].Took = took }
 
-// Lacks returns those of the jobs that have no figures. A cell of which a run
-// was cut is not run again.
-func (d *Document) Lacks(jobs []job.Job) []job.Job {
-	there := make(map[string]bool)
+// Missing returns the jobs without figures, except for those of cells with a run that was cut.
+func (d *Document) Missing(jobs []job.Job) []job.Job {
+	done := make(map[string]bool) // by job or by cell
 	for _, r := range d.Results {
-		there[r.Job.String()] = r.Err == ""
+		done[r.Job.String()] = r.Err == ""
 		if r.Cut {
-			there[r.Cell()] = true
+			done[r.Cell()] = true
 		}
 	}
-	var left []job.Job
+	var missing []job.Job
 	for _, j := range jobs {
-		if !there[j.String()] && !there[j.Cell()] {
-			left = append(left, j)
+		if !done[j.String()] && !done[j.Cell()] {
+			missing = append(missing, j)
 		}
 	}
-	return left
+	return missing
 }
 
-// Add adds a result, in place of one without figures.
+// Add adds a result, which replaces one without figures.
 func (d *Document) Add(r job.Result) {
 	d.Results = slices.DeleteFunc(d.Results, func(old job.Result) bool { return old.Err != "" && old.Job == r.Job })
 	for i, ms := range r.Samples {
@@ -81,8 +80,8 @@ func (d *Document) Add(r job.Result) {
 	d.Results = append(d.Results, r)
 }
 
-// WriteJSON writes the whole document, with one line for each result, so that
-// two runs can be compared by line.
+// WriteJSON writes the whole document, with one line for each result, so that two runs can be
+// compared line by line.
 func (d *Document) WriteJSON(w io.Writer) error {
 	head := *d
 	head.Results = nil
@@ -105,7 +104,7 @@ func (d *Document) WriteJSON(w io.Writer) error {
 	return lines.Flush()
 }
 
-// ReadJSON reads what WriteJSON has written.
+// ReadJSON reads a document written by WriteJSON.
 func ReadJSON(r io.Reader) (*Document, error) {
 	d := new(Document)
 	return d, json.NewDecoder(r).Decode(d)

@@ -16,7 +16,7 @@ type htmlText = template.HTML
 // worst is the ratio at the end of the colour scale.
 const worst = 10
 
-// heatMaps returns charts of time over ideal: contenders against paths.
+// heatMaps returns charts of time over ideal, with contenders against paths.
 func (d *Document) heatMaps() ([]picture, error) {
 	var all []picture
 	for _, p := range d.panels() {
@@ -55,12 +55,12 @@ func (p *panel) heatMap() (htmlText, error) {
 	return svg(vg.Length(len(p.peers))*0.28*vg.Inch+1.2*vg.Inch, plot)
 }
 
-// at returns the cell in a column from the left and a row from below.
+// at returns the cell in a column, counted from the left, and a row, counted from the bottom.
 func (p *panel) at(c, r int) *cell {
 	return p.cells[[2]string{p.paths[c], p.peers[len(p.peers)-1-r]}]
 }
 
-// Dims, X, Y and Z make a panel a plotter.GridXYZ.
+// Dims, X, Y and Z implement plotter.GridXYZ.
 func (p *panel) Dims() (c, r int) { return len(p.paths), len(p.peers) }
 func (p *panel) X(c int) float64  { return float64(c) }
 func (p *panel) Y(r int) float64  { return float64(r) }
@@ -73,7 +73,7 @@ func (p *panel) Z(c, r int) float64 {
 	return math.Log(v)
 }
 
-// Len, XY and Label make it a plotter.XYLabeller.
+// Len, XY and Label implement plotter.XYLabeller.
 func (p *panel) Len() int { return len(p.paths) * len(p.peers) }
 
 func (p *panel) XY(i int) (x, y float64) {
@@ -92,7 +92,7 @@ func (p *panel) Label(i int) string {
 	return ratio(v)
 }
 
-// ratio formats a ratio with the digits that matter.
+// ratio formats a ratio with its significant digits.
 func ratio(v float64) string {
 	if v < 9.995 {
 		return fmt.Sprintf("%.2f", v)

@@ -31,7 +31,7 @@ func thisMachine() Machine {
 	}
 }
 
-// found returns the first match in a file; "" if there is no such file or no match.
+// found returns the first match of a pattern in a file, or "" if there is none.
 func found(path, pattern string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,9 +52,8 @@ func memory() int64 {
 	return kib << 10
 }
 
-// revision returns the revision of the program: the linker's stamp, or what git
-// reports about the sources, because go run stamps none, nor does go build with
-// -buildvcs=false. It is "" if neither is known.
+// revision returns the revision of the program. It comes from the linker's stamp or, because go run
+// and go build with -buildvcs=false don't add one, from git. It is "" if neither is known.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if stamp := stamped(info.Settings); stamp != "" {
@@ -65,7 +64,7 @@ func revision() string {
 	return described(file)
 }
 
-// stamped returns the revision among a program's settings; "" if there is none.
+// stamped returns the revision in a program's build settings, or "" if there is none.
 func stamped(settings []debug.BuildSetting) (revision string) {
 	dirty := ""
 	for _, s := range settings {
@@ -84,8 +83,8 @@ func stamped(settings []debug.BuildSetting) (revision string) {
 
 const revisionDigits = 12
 
-// described returns git's description of the revision of a file that it tracks,
-// whatever folder the program runs in.
+// described returns git's description of the revision of a tracked file, in whatever folder the
+// program runs, or "" if git doesn't know the file.
 func described(file string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", filepath.Dir(file)}, args...)...).Output()
@@ -101,10 +100,10 @@ func described(file string) string {
 	return name
 }
 
-// named returns a revision in words.
+// named returns a revision as words.
 func named(revision string) string { return "revision " + cmp.Or(revision, "unknown") }
 
-// version returns the version of a module, or that of the toolchain if it has none.
+// version returns the version of a module that the program uses, or "" if it is unknown.
 func version(module string) string {
 	if module == "libenet" {
 		return enet.Version()

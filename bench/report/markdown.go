@@ -47,8 +47,8 @@ func (d *Document) summary() string {
 	return text
 }
 
-// stolen returns how much the host took from the machine while it measured in
-// real time; "" if nothing is known.
+// stolen returns how much CPU time the host took from the machine during runs in real time, or ""
+// if that is unknown.
 func (d *Document) stolen() string {
 	var shares []float64
 	for _, r := range d.Results {

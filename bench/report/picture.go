@@ -26,7 +26,7 @@ func (d *Document) pictures() ([]picture, error) {
 	return all, nil
 }
 
-// wires returns bars of bytes on the wire over payload.
+// wires returns bar charts of bytes on the wire as a multiple of the payload.
 func (d *Document) wires() ([]picture, error) {
 	var all []picture
 	for _, p := range d.panels() {
@@ -53,7 +53,7 @@ func (d *Document) wires() ([]picture, error) {
 	return all, nil
 }
 
-// wire returns the mean over the paths for each peer; nil if no peer has any.
+// wire returns the mean over the paths for each peer, or nil if no peer has any.
 func (p *panel) wire() plotter.Values {
 	means, found := make(plotter.Values, len(p.peers)), false
 	for i, name := range p.peers {
@@ -77,7 +77,7 @@ func (p *panel) wire() plotter.Values {
 	return means
 }
 
-// latencies returns charts of how many messages took longer than some time.
+// latencies returns charts of the share of messages that took longer than a given time.
 func (d *Document) latencies() ([]picture, error) {
 	var all []picture
 	for _, clock := range clocks {
@@ -131,13 +131,13 @@ func distribution(cells []*cell) (text htmlText, err error) {
 	return svg(4.5*vg.Inch, p)
 }
 
-// beyond returns the complement of the distribution of sorted samples, in a few
-// hundred points at most.
+// beyond returns the complementary distribution of sorted samples, in no more than a few hundred
+// points.
 func beyond(sorted []float64) plotter.XYs {
-	const most = 400
+	const dense = 400 // points while the share is large
 	var points plotter.XYs
 	n := len(sorted)
-	for i := 0; i < n; i += max(1, min(n/most, (n-i)/20)) {
+	for i := 0; i < n; i += max(1, min(n/dense, (n-i)/20)) {
 		points = append(points, plotter.XY{X: max(sorted[i], 0.1), Y: float64(n-i) / float64(n)})
 	}
 	return append(points, plotter.XY{X: max(sorted[n-1], 0.1), Y: 1 / float64(n)})
@@ -165,8 +165,8 @@ func addLine(p *plot.Plot, i int, name string, points plotter.XYs) error {
 	return nil
 }
 
-// overTime returns the rate and the queue of single blobs, one row for each
-// contender, on the same scales.
+// overTime returns charts of the rate and the queue of single blobs, one row for each contender, on
+// the same scales.
 func (d *Document) overTime() ([]picture, error) {
 	var all []picture
 	series := slices.DeleteFunc(d.cells("blob", job.Virtual), func(c *cell) bool { return c.runs[0].Series == nil })

@@ -2,8 +2,8 @@ package report
 
 import "image/color"
 
-// A scale goes from blue over near white to red. All its colours are so light that
-// black text on them can be read, and people who do not see green can distinguish them.
+// A scale goes from blue through near white to red. Its colours are light enough for black text on
+// them, and can be distinguished by people who don't see green.
 type scale struct{}
 
 // stops are the colours of the scale, evenly spaced.

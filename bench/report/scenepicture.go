@@ -24,7 +24,7 @@ const (
 	sceneTitle              = 0.75 * vg.Inch
 )
 
-// A view is a scene that was played, as a picture shows it.
+// A view is a played scene and how a picture shows it.
 type view struct {
 	scenes.Result
 	begin time.Duration
@@ -32,10 +32,10 @@ type view struct {
 	each  time.Duration // interval between points of goodput and queue
 	loss  time.Duration // interval between points of loss
 	title string
-	stamp string // which revision played it, and with which seed
+	stamp string // revision and seed with which it was played
 }
 
-// draw draws the title and the plots below each other.
+// draw draws the title and, below it, the plots one below the other.
 func (v view) draw(whole draw.Canvas) error {
 	rows, err := v.panels()
 	if err != nil {
@@ -54,7 +54,8 @@ func (v view) draw(whole draw.Canvas) error {
 	return nil
 }
 
-// panels returns a column of plots over the same time. The legend of the first one is that of all.
+// panels returns a column of plots over the same time. The legend of the first one is for all of
+// them.
 func (v view) panels() (rows [][]*plot.Plot, err error) {
 	for _, panel := range []func() (*plot.Plot, error){v.rates, v.queue, v.losses} {
 		p, err := panel()
@@ -87,7 +88,7 @@ func newView(row scenes.Row, seed uint64, stamp string) view {
 	return v
 }
 
-// writeTitle writes the row's name, below it how the flows share the bottleneck, and who says so.
+// writeTitle writes the row's name, how the flows share the bottleneck, and the stamp.
 func (v view) writeTitle(c draw.Canvas) {
 	style := text.Style{Color: color.Black, Font: plot.DefaultFont, YAlign: text.YTop, Handler: plot.DefaultTextHandler}
 	style.Font.Size = vg.Points(14)
@@ -98,8 +99,8 @@ func (v view) writeTitle(c draw.Canvas) {
 	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(40)}, v.stamp)
 }
 
-// shares returns Jain's index of the flows that transfer, and the goodput of each kind over
-// what the bottleneck could carry: in the later half of the time in which all of them run.
+// shares returns Jain's index of the transfers, and the goodput of each kind as a part of what the
+// bottleneck could carry, over the second half of the time in which all flows run.
 func (v view) shares() string {
 	from := time.Duration(0)
 	for _, f := range v.Scene.Flows {
@@ -122,7 +123,7 @@ func (v view) shares() string {
 	return s
 }
 
-// capacity returns the mean of what the path carries from a time to the end, in bit/s.
+// capacity returns the mean rate in bit/s that the path carries from a time until the end.
 func (v view) capacity(from time.Duration) float64 {
 	sum, n := 0.0, 0.0
 	for t := from; t < v.end; t += scenes.Step {
@@ -165,7 +166,7 @@ func (v view) losses() (*plot.Plot, error) {
 	return p, err
 }
 
-// flows draws one line for each flow; of returns what a step of it shows.
+// flows draws one line for each flow, whose value at each step is returned by of.
 func (v view) flows(unit string, each time.Duration, of func(f scenes.FlowResult, from, until time.Duration) float64) (*plot.Plot, error) {
 	p := newPlot("", unit)
 	p.Add(plotter.NewGrid())
@@ -188,7 +189,7 @@ func (v view) flows(unit string, each time.Duration, of func(f scenes.FlowResult
 	return p, nil
 }
 
-// label names a flow, with its number if there are several of its kind.
+// label returns the name of a flow, with a number if there are several of its kind.
 func (v view) label(k scenes.Kind, number int) string {
 	if v.count(k) == 1 {
 		return k.String()
@@ -223,7 +224,7 @@ func (v view) shade(k scenes.Kind, number int) color.NRGBA {
 	return blend(hues[k][1], hues[k][2], at-1)
 }
 
-// queue draws how long a packet would wait, and the most that the queue holds if that is near.
+// queue draws how long a packet would wait and, unless that is far above, the wait in a full queue.
 func (v view) queue() (*plot.Plot, error) {
 	p := newPlot("", "queue, ms")
 	var waits, full plotter.XYs
@@ -247,7 +248,7 @@ func (v view) queue() (*plot.Plot, error) {
 	return p, dashed(p, corners(full))
 }
 
-// dashed adds a limit: the bottleneck's rate, or the full queue.
+// dashed adds a dashed line for a limit, which is the bottleneck's rate or a full queue.
 func dashed(p *plot.Plot, points plotter.XYs) error {
 	line, err := plotter.NewLine(points)
 	if err != nil {
@@ -259,29 +260,29 @@ func dashed(p *plot.Plot, points plotter.XYs) error {
 	return nil
 }
 
-// corners removes the points of a line that are between two of the same height.
-func corners(points plotter.XYs) (left plotter.XYs) {
+// corners removes points of a line that are between two points of the same height.
+func corners(points plotter.XYs) (kept plotter.XYs) {
 	for i, p := range points {
 		if i == 0 || i == len(points)-1 || points[i-1].Y != p.Y || points[i+1].Y != p.Y {
-			left = append(left, p)
+			kept = append(kept, p)
 		}
 	}
-	return left
+	return kept
 }
 
 // A ticks marks an axis at round numbers.
-type ticks struct{ most float64 } // how many marks there may be
+type ticks struct{ limit float64 } // maximum number of marks
 
 // Ticks implements plot.Ticker.
-func (k ticks) Ticks(least, most float64) (marks []plot.Tick) {
-	step := math.Pow(10, math.Floor(math.Log10((most-least)/k.most)))
+func (k ticks) Ticks(lowest, highest float64) (marks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/k.limit)))
 	for _, wider := range []float64{2, 2.5, 2} { // 1, 2, 5, 10
-		if (most-least)/step <= k.most {
+		if (highest-lowest)/step <= k.limit {
 			break
 		}
 		step *= wider
 	}
-	for i := math.Ceil(least / step); i*step <= most; i++ {
+	for i := math.Ceil(lowest / step); i*step <= highest; i++ {
 		marks = append(marks, plot.Tick{Value: i * step, Label: fmt.Sprintf("%.6g", i*step)})
 	}
 	return marks

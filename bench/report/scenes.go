@@ -26,7 +26,7 @@ type Scenes struct {
 	Pictures []File
 }
 
-// A File is a picture beside the report.
+// A File is a picture in a separate file.
 type File struct{ Title, Name string }
 
 // NewScenes returns a report without outcomes.
@@ -34,8 +34,8 @@ func NewScenes(now time.Time, seeds scene.Seeds) *Scenes {
 	return &Scenes{Date: now.UTC(), Revision: revision(), Seeds: seeds}
 }
 
-// Told returns an outcome as one line, with '!' before figures that miss a bound.
-func Told(o scene.Outcome) string {
+// Line returns an outcome as one line, which begins with '!' if a figure misses a bound.
+func Line(o scene.Outcome) string {
 	text := "  "
 	if o.Missed() {
 		text = "! "
@@ -54,7 +54,7 @@ bytes on the wire over payload; parts and shares are of goodput. Where a bound i
 CUBIC or BBR in our place, over the same seeds. These models draw nothing at random, so each of these flows begins up to 100 ms later, by
 the seed, and otherwise as the scene says; *binds* says what stands in the way.`
 
-// WriteMarkdown writes a table of what the RFC requires, and one for each family of rows.
+// WriteMarkdown writes a table of the criteria of RFC 9743, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: %s, %s, %s, %s rows meet their bounds%s.\n",
 		scenesIntro, s.Date.Format("2 January 2006"), named(s.Revision), runtime.Version(), s.Seeds, s.met(nil), s.rest())
@@ -78,12 +78,12 @@ func (s *Scenes) WriteJSON(w io.Writer) error {
 	return json.NewEncoder(w).Encode(d)
 }
 
-// Stamp returns which revision played the pictures' scenes, and with which seed.
+// Stamp returns the revision and the seed with which the scenes of pictures are played.
 func (s *Scenes) Stamp() string {
 	return fmt.Sprintf("%s, seed %d", named(s.Revision), s.Seeds.First)
 }
 
-// Draw plays a row with the first seed and writes a picture of it as SVG: the goodput of
+// Draw plays a row with the first seed and writes a picture of it as SVG. It shows the goodput of
 // each flow, the queue, and the share of each flow's packets that was lost, over time.
 func (s *Scenes) Draw(w io.Writer, row scenes.Row) error {
 	c := vgsvg.NewWith(vgsvg.UseWH(sceneWidth, sceneHeight))
@@ -98,7 +98,8 @@ func (s *Scenes) Draw(w io.Writer, row scenes.Row) error {
 	return err
 }
 
-// met returns how many of the rows for which ask returns true meet their bounds; nil = all rows.
+// met returns how many of the rows for which ask returns true meet their bounds. If ask is nil, it
+// counts all rows.
 func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	met, all := 0, 0
 	for _, o := range s.Outcomes {
@@ -112,27 +113,27 @@ func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	return fmt.Sprintf("%d of %d", met, all)
 }
 
-// open is the beginning of reasons that are neither a proof nor that another
-// stack misses the bound as well.
+// open begins a reason that neither proves the bound unreachable nor shows that another stack
+// misses it too.
 const open = "Open"
 
-// rest returns how many of the rows that miss a bound are bound by something,
-// and how many are not known to be.
+// rest returns how many of the rows that miss a bound have a known reason, and how many are open.
 func (s *Scenes) rest() string {
-	held, free := 0, 0
+	explained, unexplained := 0, 0
 	for _, o := range s.Outcomes {
-		switch why := o.Row.Binds; {
-		case !o.Missed():
-		case why == "" || strings.HasPrefix(why, open):
-			free++
-		default:
-			held++
+		if !o.Missed() {
+			continue
+		}
+		if why := o.Row.Binds; why == "" || strings.HasPrefix(why, open) {
+			unexplained++
+		} else {
+			explained++
 		}
 	}
-	if held+free == 0 {
+	if explained+unexplained == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of the others have a proof or a peer that misses the bound as well, %d are open", held, free)
+	return fmt.Sprintf("; %d of the others have a proof or a peer that misses the bound as well, %d are open", explained, unexplained)
 }
 
 // families returns a table for each family, in the order of the rows.
@@ -176,7 +177,7 @@ func figureCells(o scene.Outcome, names []string) []string {
 	return cells
 }
 
-// figureNames returns the names of the figures of all rows of a family, each once.
+// figureNames returns the distinct names of the figures of all rows of a family.
 func figureNames(outcomes []scene.Outcome) (names []string) {
 	for _, o := range outcomes {
 		for _, f := range o.Figures {
@@ -188,7 +189,7 @@ func figureNames(outcomes []scene.Outcome) (names []string) {
 	return names
 }
 
-// figureCell returns a figure and its bounds as text; "" if the row has none of that name.
+// figureCell returns a figure and its bounds as text, or "" if the row has no figure of that name.
 func figureCell(figures []scenes.Figure, name string) string {
 	i := slices.IndexFunc(figures, func(f scenes.Figure) bool { return f.Name == name })
 	if i < 0 {
@@ -208,7 +209,7 @@ func figureCell(figures []scenes.Figure, name string) string {
 	return text
 }
 
-// others returns, for each figure that misses a bound, the values of flows of other kinds.
+// others returns the values with flows of other kinds for each figure that misses a bound.
 func others(o scene.Outcome) string {
 	var texts []string
 	for i, f := range o.Figures {
@@ -224,15 +225,15 @@ func others(o scene.Outcome) string {
 	return strings.Join(texts, "; ")
 }
 
-// reason returns the letter of what binds a row that misses a bound, and adds
-// that to the reasons above the table.
+// reason returns the letter of the reason why a row misses a bound, and adds the reason to those
+// above the table if it is new.
 func reason(o scene.Outcome, reasons *[]string) string {
 	if !o.Missed() {
 		return ""
 	}
 	why := o.Row.Binds
 	if why == "" {
-		why = open + ": not yet looked into."
+		why = open + ": not yet investigated."
 	}
 	for i, known := range *reasons {
 		if strings.HasSuffix(known, ": "+why) {

@@ -39,7 +39,7 @@ type sceneFigure struct {
 	Each        []number // by seed
 }
 
-// A number is null in JSON if it is infinite or not a number, as a part of nothing is.
+// A number is null in JSON if it is infinite or NaN, for example because it is a share of zero.
 type number float64
 
 // MarshalJSON implements json.Marshaler.

@@ -7,11 +7,11 @@ import (
 	"github.com/quivernet/quiver/bench/scene"
 )
 
-// A section is a criterion or an environment of RFC 9743, and what of it the scenes play.
+// A section is a criterion or an environment of RFC 9743, and the scenes that play it.
 type section struct {
 	number, title string
 	families      []string // families of rows; nil = it is not covered
-	but           string   // what of it is not covered, or why nothing is
+	but           string   // what isn't covered, or why nothing is
 }
 
 // sections are sections 5 (evaluation criteria), 6 (general use) and 7 (special cases) of RFC 9743.
@@ -46,7 +46,7 @@ var sections = []section{
 const sectionsNote = "Which of the criteria (5), of the environments of general use (6) and of the special cases (7) the rows below play, and how many of these " +
 	"rows meet all their bounds. The RFC sets no thresholds: the bounds are ours. It leaves multicast out, and so does the table."
 
-// sectionTable returns what of the RFC the rows cover.
+// sectionTable returns the table of the RFC's sections and the rows that cover them.
 func (s *Scenes) sectionTable() table {
 	t := table{title: "RFC 9743, Specifying New Congestion Control Algorithms", note: sectionsNote, rows: [][]string{{"section", "", "rows", "met", "not covered"}}}
 	for _, sec := range sections {

@@ -14,7 +14,7 @@ import (
 
 const (
 	width = 12 * vg.Inch
-	// legendWidth is the width of the legend, in which there are no curves.
+	// legendWidth is the width of the legend beside the curves.
 	legendWidth = 2.3 * vg.Inch
 )
 
@@ -68,7 +68,7 @@ func element(c *vgsvg.Canvas) (template.HTML, error) {
 	return template.HTML(text[bytes.Index(text, []byte("<svg")):]), nil
 }
 
-// withFonts adds fonts for readers who do not have the one that measured the text.
+// withFonts adds fallbacks for readers who don't have the font that was used to measure the text.
 func withFonts(svg []byte) []byte {
 	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif"))
 }

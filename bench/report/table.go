@@ -8,13 +8,13 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// A table is text in rows; the first row is the heading.
+// A table is rows of text, the first of which is the heading.
 type table struct {
 	title, note string
 	rows        [][]string
 }
 
-// below returns the line below the table; "" if it needs none.
+// below returns the line below the table, or "" if it needs none.
 func (t table) below() string {
 	for _, row := range t.rows {
 		if slices.ContainsFunc(row, func(text string) bool { return strings.HasSuffix(text, dagger) }) {
@@ -27,7 +27,7 @@ func (t table) below() string {
 // A column is a column of a table of figures.
 type column struct{ value, heading, format string }
 
-// A kind says how the figures of a scenario are shown, with one row for each cell.
+// A kind describes the table of a scenario, with one row for each cell.
 type kind struct {
 	scenario, title, note string
 	columns               []column
@@ -63,7 +63,7 @@ var kinds = []kind{
 		[]column{{"delivered_share", "arrived", "%.3f"}, {"expected_share", "expected", "%.3f"}, {"p50_ms", "p50 ms", "%.1f"}}},
 }
 
-// clocks are the clocks in the order of the report, and their names.
+// clocks are the clocks and their names, in the order of the report.
 var clocks = []struct {
 	clock job.Clock
 	name  string
@@ -122,7 +122,7 @@ func (c *cell) show(col column) string {
 	return s
 }
 
-// Brief returns a result in a few words.
+// Brief summarizes a result in a few words.
 func Brief(r job.Result) string {
 	if r.Err != "" {
 		return "failed: " + r.Err

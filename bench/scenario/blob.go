@@ -42,9 +42,10 @@ func blob(ctx context.Context, j job.Job, r *job.Result) error {
 	return err
 }
 
-var errCut = errors.New("not through at the limit")
+var errCut = errors.New("transfer did not finish within the limit")
 
-// move returns how long one blob takes, or errCut if that is longer than the limit.
+// move moves a blob and returns how long that took. It fails with errCut if it takes longer than
+// limit.
 func move(ctx context.Context, m peer.Mover, data []byte, limit time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCut)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// How calls are made.
+// Modes of calls.
 const (
 	ModeRoundTrip = "one at a time"
 	ModeChained   = "each from the answer to the last"
@@ -23,7 +23,7 @@ const (
 const (
 	inFlight  = 64
 	warmCalls = 500
-	// oneWayCalls is how many calls a round of one-way calls has.
+	// oneWayCalls is how many calls are made between two checks of the time.
 	oneWayCalls = 100_000
 )
 
@@ -72,7 +72,8 @@ func roundTrips(ctx context.Context, c peer.Caller, argument []byte, span time.D
 	return latencies, nil
 }
 
-// chained measures calls for which no goroutine waits.
+// chained measures calls that are made by the handler of the previous answer, so that no goroutine
+// waits.
 func chained(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Chainer](ctx, j)
 	if err != nil {
@@ -123,7 +124,7 @@ func pipelined(ctx context.Context, c peer.Caller, argument []byte, span time.Du
 	}
 }
 
-// shouts measures calls without an answer.
+// shouts measures calls without answers.
 func shouts(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Shouter](ctx, j)
 	if err != nil {
@@ -148,7 +149,7 @@ func shouts(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// A meter measures what a series of calls costs.
+// A meter measures the cost of a series of calls.
 type meter struct {
 	begin   time.Time
 	cpu     time.Duration

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -11,14 +12,15 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// warmBytes is how much is sent before the blob that is measured, so that
-// windows and buffers have reached their size.
+// warmBytes is how much is sent before the measured blob, so that windows and buffers have reached
+// their full size.
 const warmBytes = 8 << 20
 
+// cleanLimit is how long each transfer may take.
 const cleanLimit = time.Minute
 
-// clean moves a blob over the bare loopback, and records MB/s, CPU seconds per
-// GB, and the most heap beyond the blob itself.
+// clean moves a blob over the bare loopback, and records MB/s, CPU seconds per GB, and the peak of
+// the heap without the blob itself.
 func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	data := content(j.Size, j.Seed)
 	runtime.GC()
@@ -35,7 +37,7 @@ func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	before := cpuTime()
 	took, err := move(ctx, s.pair, data, cleanLimit)
 	used := cpuTime() - before
-	if err == errCut {
+	if errors.Is(err, errCut) {
 		r.Cut, err = true, nil
 	}
 	r.Set("mb_per_second", float64(j.Size)/1e6/took.Seconds())
@@ -44,15 +46,14 @@ func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	return err
 }
 
-// heap returns how many bytes live and dead objects take.
+// heap returns how many bytes objects occupy, including dead ones.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// watchHeap watches the heap until the returned function is called, which
-// returns the most that was seen.
+// watchHeap watches the heap until the returned function is called, which returns the peak.
 func watchHeap() (most func() uint64) {
 	var work sync.WaitGroup
 	var peak uint64

@@ -4,5 +4,5 @@ package scenario
 
 import "time"
 
-// cpuTime returns 0: it is not known on this system.
+// cpuTime returns 0, because the CPU time is unknown on this system.
 func cpuTime() time.Duration { return 0 }

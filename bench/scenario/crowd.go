@@ -12,29 +12,29 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// What a crowd does.
+// Modes of crowds.
 const (
 	ModeBothWays  = "one message each way a tick"
 	ModeMulticast = "multicast to all"
 )
 
-// idleShare is how many times as long as it plays a crowd is idle before its
-// memory is measured. For 5 s of play that is longer than twice 10 s, after
-// which connections have freed what they do not need.
+// A crowd is idle for idleShare times as long as it plays before its memory is measured. After 5 s
+// of play, that is long enough for connections to free what they don't need, which takes them up to
+// 20 s.
 const idleShare = 5
 
-// gatherTime is how long it may take to connect all clients.
+// gatherTime is how long connecting all clients may take.
 const gatherTime = time.Minute
 
-// crowd measures many connections on the bare loopback, with both ends in this
-// process: CPU per message, latency, and the memory of an idle connection.
+// crowd measures many connections on the bare loopback, with both ends in this process. It records
+// CPU time per message, latency, and the memory of idle connections.
 func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	who, err := peer.Find(j.Peer)
 	if err != nil {
 		return err
 	}
 	if who.Gather == nil {
-		return fmt.Errorf("%s gathers no crowds", j.Peer)
+		return fmt.Errorf("%s does not support crowds", j.Peer)
 	}
 	h := &heard{begin: time.Now()}
 	idle := takeStock()
@@ -88,7 +88,7 @@ func beat(c peer.Crowd, j job.Job, h *heard) (sent int, err error) {
 	return sent, nil
 }
 
-// heard records what has arrived.
+// heard records the latencies of messages that arrived.
 type heard struct {
 	begin time.Time
 
@@ -103,7 +103,7 @@ func (h *heard) hear(message []byte) {
 	h.latencies = append(h.latencies, latency)
 }
 
-// A stock is what the process holds.
+// A stock is a snapshot of the process's memory and goroutines.
 type stock struct {
 	heap, stack uint64
 	goroutines  int

@@ -11,9 +11,9 @@ import (
 	"github.com/quivernet/quiver/bench/peer/tcp"
 )
 
-// kernel lets the kernel's TCP, with the congestion control that Job.Mode names, and
-// another transfer share one bottleneck in real time, both endless, for Job.Seconds.
-// It records what part of the link each has, by the bytes of IP that arrive.
+// kernel lets an endless transfer over the kernel's TCP, with the congestion control in Job.Mode,
+// and one of the peer share a bottleneck in real time for Job.Seconds. It records the share of the
+// link that each gets, by the bytes of IP that arrive.
 func kernel(ctx context.Context, j job.Job, r *job.Result) error {
 	n, err := emulate.NewTunnel(j)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// lane is GameNetworkingSockets' lane test: a narrow path, blobs of 512 KiB one
-// after another for a minute, and messages that must not wait for them.
+// lane is GameNetworkingSockets' lane test, which sends blobs of 512 KiB one after another over a
+// narrow path for a minute, and messages that must not wait for them.
 func lane(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Talker](ctx, j)
 	if err != nil {

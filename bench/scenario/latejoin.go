@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -9,18 +10,18 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// The direction of the blobs of a late join.
+// Modes of late joins: the direction of the blobs.
 const (
 	ModeDown = "down"
 	ModeUp   = "up"
 )
 
-// bystanderBeat is the time between two calls of the client that moves nothing,
-// whether or not the call before is answered.
+// bystanderBeat is the interval between calls of the client that moves nothing. It doesn't wait for
+// answers.
 const bystanderBeat = 5 * time.Millisecond
 
-// latejoin lets many clients download or upload a blob at once, while one that moves nothing
-// makes calls. It records time, CPU, memory, and how long the bystander's calls take.
+// latejoin lets many clients download or upload a blob at once, while a bystander makes calls. It
+// records time, CPU time, memory, and how long the bystander's calls take.
 func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Rusher](ctx, j)
 	if err != nil {
@@ -41,7 +42,7 @@ func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	took, err := rush(ctx, s.pair, data, j)
 	used := cpuTime() - cpu
 	quantiles(r, b.stop(), time.Millisecond, "_ms")
-	if err == errCut {
+	if errors.Is(err, errCut) {
 		r.Cut, err = true, nil
 	}
 	r.Set("seconds", took.Seconds())
@@ -52,7 +53,7 @@ func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	return err
 }
 
-// rush returns how long all blobs together take.
+// rush moves all blobs at once and returns how long that took.
 func rush(ctx context.Context, p peer.Rusher, data []byte, j job.Job) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit(), errCut)
 	defer cancel()

@@ -6,8 +6,7 @@ import (
 	"strconv"
 )
 
-// resident and peakResident return how much of this process is in memory, in
-// bytes, now and at most so far.
+// resident and peakResident return the current and the peak resident size of this process in bytes.
 func resident() int64     { return status("VmRSS:") }
 func peakResident() int64 { return status("VmHWM:") }
 

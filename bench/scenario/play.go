@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// What happens beside the messages.
+// Modes of messages: alone, or beside a blob.
 const (
 	ModeAlone  = "alone"
 	ModeBeside = "beside"
@@ -25,9 +25,9 @@ const (
 	soloTime = 10 * time.Second
 )
 
-// play sends reliable messages while blobs are sent over the same connection,
-// over as many connections as it takes for Job.Count messages. It records
-// latency from the tick to the handler, and the time of the blobs.
+// play sends reliable messages while a blob is sent over the same connection. It uses one
+// connection after another until it has sent Job.Count messages, and records their latency from the
+// tick to the handler, and the time of the blobs.
 func play(ctx context.Context, j job.Job, r *job.Result) error {
 	var latencies []time.Duration
 	var blobs, sent float64

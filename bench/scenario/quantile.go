@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// quantiles records p50 to max of what was measured, and the raw samples.
+// quantiles records the quantiles of latencies, from p50 to the maximum, and the raw samples.
 func quantiles(r *job.Result, latencies []time.Duration, unit time.Duration, suffix string) {
 	r.Samples = make([]float64, len(latencies))
 	for i, l := range latencies {

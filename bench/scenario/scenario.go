@@ -1,5 +1,4 @@
-// Package scenario defines what is measured. A scenario runs one job, in a
-// worker process of its own.
+// Package scenario defines what is measured. A scenario runs one job, in a separate worker process.
 package scenario
 
 import (
@@ -14,17 +13,17 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// settleTime is the pause between the handshake and the measurement, in which
-// path MTU discovery and the exchange of keys are completed.
+// settleTime is the pause between the handshake and the measurement, during which path MTU
+// discovery and the exchange of keys finish.
 const settleTime = time.Second
 
 // settleLoopback is the same pause on the loopback.
 const settleLoopback = 300 * time.Millisecond
 
-// openTime is how long it may take to connect.
+// openTime is how long connecting may take.
 const openTime = 10 * time.Second
 
-// scenarios are the scenarios by name.
+// scenarios are all scenarios by name.
 var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) error{
 	"emulator": emulator,
 	"blob":     blob,
@@ -40,7 +39,7 @@ var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) e
 	"latejoin": latejoin,
 }
 
-// Names returns the scenarios, sorted.
+// Names returns the sorted names of the scenarios.
 func Names() []string {
 	var names []string
 	for name := range scenarios {
@@ -55,7 +54,7 @@ func Run(ctx context.Context, j job.Job) job.Result {
 	r := job.Result{Job: j}
 	run := scenarios[j.Scenario]
 	if run == nil {
-		r.Err = fmt.Sprintf("no scenario %q", j.Scenario)
+		r.Err = fmt.Sprintf("unknown scenario %q", j.Scenario)
 		return r
 	}
 	if err := run(ctx, j, &r); err != nil {
@@ -64,13 +63,14 @@ func Run(ctx context.Context, j job.Job) job.Result {
 	return r
 }
 
-// A stage is an open pair over the job's net.
+// A stage is a connected pair and the net between its ends.
 type stage[P peer.Pair] struct {
 	net  emulate.Net
 	pair P
 }
 
-// open connects the job's peer, as a pair that can do what the scenario needs.
+// open connects a pair of the job's peer. It fails if the pair doesn't implement P, which is what
+// the scenario needs.
 func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	who, err := peer.Find(j.Peer)
 	if err != nil {
@@ -94,7 +94,7 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	if !ok {
 		pair.Close()
 		s.net.Close()
-		return s, fmt.Errorf("%s is not able to do that", who.Name)
+		return s, fmt.Errorf("%s does not support scenario %s", who.Name, j.Scenario)
 	}
 	s.pair = able
 	time.Sleep(settle(j))
@@ -118,7 +118,7 @@ func (s stage[P]) close() {
 	s.net.Close()
 }
 
-// content returns bytes that cannot be compressed.
+// content returns bytes that can't be compressed.
 func content(size int, seed uint64) []byte {
 	var key [32]byte
 	for i := range key {

@@ -13,8 +13,8 @@ const (
 	stepTime = 50 * time.Millisecond // interval of a series
 )
 
-// watch records the rate at which bytes enter the path, and what waits in its queue, until stop
-// is called. The queue is what has entered and has not had the time to leave at the path's rate.
+// watch records the rate at which bytes enter the path, and the length of its queue, until stop is
+// called. The queue is what has entered but hasn't had time to leave at the path's rate.
 func watch(n emulate.Net, rate int64, r *job.Result) (stop func()) {
 	r.Step = stepTime
 	r.Series = make(map[string][]float64)

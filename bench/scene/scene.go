@@ -1,5 +1,5 @@
-// Package scene plays the table of internal/scenes: our rate control on bad
-// paths and beside other flows, in virtual time.
+// Package scene plays rows of the table of internal/scenes, which test our rate control on bad
+// paths and beside other flows in virtual time.
 package scene
 
 import (
@@ -22,8 +22,8 @@ type Outcome struct {
 	Others  []Other // only if a bound is missed
 }
 
-// Other is a row that was played with flows of another kind in place of ours, with the same
-// seeds, and judged like ours.
+// Other is the result of playing a row with flows of another kind in place of ours, with the same
+// seeds and the same bounds.
 type Other struct {
 	Kind    scenes.Kind
 	Figures []scenes.Figure
@@ -34,7 +34,8 @@ func (o Outcome) Missed() bool {
 	return slices.ContainsFunc(o.Figures, func(f scenes.Figure) bool { return !f.Held() })
 }
 
-// Rows returns the table's rows whose family and name contain a text; '*' = all, "" = none.
+// Rows returns the rows of the table whose family and name contain part. '*' means all rows, and ""
+// none.
 func Rows(part string) []scenes.Row {
 	return slices.DeleteFunc(scenes.Table(), func(r scenes.Row) bool {
 		return part == "" || part != "*" && !strings.Contains(r.Name(), part)
@@ -62,20 +63,20 @@ func (s Seeds) String() string {
 	return fmt.Sprintf("seeds %d to %d", s.First, s.First+uint64(s.Count-1))
 }
 
-// Play plays each row with the seeds, two rows at a time, and returns the outcomes
-// in the order of the rows. It calls told after each row, once at a time.
-// If ctx ends it returns the outcomes so far, and why the others are missing.
-func Play(ctx context.Context, rows []scenes.Row, seeds Seeds, told func(Outcome)) ([]Outcome, error) {
+// Play plays each row with the seeds, several rows at a time, and returns the outcomes in the order
+// of the rows. It calls done after each row, never concurrently. If ctx ends, it returns the
+// outcomes so far and an error.
+func Play(ctx context.Context, rows []scenes.Row, seeds Seeds, done func(Outcome)) ([]Outcome, error) {
 	all := make([]Outcome, len(rows))
 	next := make(chan int)
 	var group sync.WaitGroup
-	var mu sync.Mutex // held while told runs
+	var mu sync.Mutex // held while done runs
 	for range workers {
 		group.Go(func() {
 			for i := range next {
 				all[i] = play(rows[i], seeds)
 				mu.Lock()
-				told(all[i])
+				done(all[i])
 				mu.Unlock()
 			}
 		})

@@ -1,5 +1,5 @@
-// Package worker runs one job in a process of its own, so that no job is
-// affected by another's heap, timers or leaks.
+// Package worker runs one job in a separate process, so that no job is affected by another's heap,
+// timers or leaks.
 package worker
 
 import (
@@ -20,13 +20,13 @@ import (
 const (
 	// Env is set in the environment of a worker.
 	Env = "QUIVER_BENCH_WORKER"
-	// ProfileEnv is the environment variable with the file that a worker writes
-	// its CPU profile to; unset = none.
+	// ProfileEnv names the file to which a worker writes its CPU profile. If it is unset, there is
+	// no profile.
 	ProfileEnv = "QUIVER_BENCH_PROFILE"
 )
 
-// Is reports whether this process is a worker. A program that can be one must
-// then call Main before anything else.
+// Is reports whether this process is a worker. If so, the program must call Main before doing
+// anything else.
 func Is() bool { return os.Getenv(Env) != "" }
 
 // Main reads a job from standard input, runs it, writes its result as a line to
@@ -41,16 +41,16 @@ func Main() {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
-	peer.Certificate() // it takes goroutines and entropy that a bubble should not see
-	profiled(os.Getenv(ProfileEnv))
+	peer.Certificate() // outside of the bubble, because it uses goroutines and system entropy
+	startProfile(os.Getenv(ProfileEnv))
 	if j.Clock != job.Virtual {
 		finish(scenario.Run(context.Background(), j))
 	}
 	inBubble(func() { finish(scenario.Run(context.Background(), j)) })
 }
 
-// profiled starts a CPU profile, which finish ends.
-func profiled(path string) {
+// startProfile starts a CPU profile, which finish ends.
+func startProfile(path string) {
 	if path == "" {
 		return
 	}
@@ -64,8 +64,8 @@ func profiled(path string) {
 	}
 }
 
-// inBubble runs fn in fake time. A bubble needs a test, which package testing
-// makes for programs that simulate go test.
+// inBubble runs fn in fake time. A synctest bubble needs a test, which package testing can run in
+// programs that simulate go test.
 func inBubble(fn func()) {
 	os.Args = os.Args[:1]
 	all := func(string, string) (bool, error) { return true, nil }

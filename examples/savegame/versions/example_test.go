@@ -31,7 +31,8 @@ func Example() {
 
 	_, err = put(ctx, alice, versions.Request{Name: "World 1", Machine: "laptop"}, "a village")
 	var conflict *versions.Conflict
-	fmt.Println(errors.As(err, &conflict), err)
+	fmt.Println(errors.As(err, &conflict))
+	fmt.Println(err)
 
 	second, err := put(ctx, alice, versions.Request{Name: "World 1", Machine: "laptop", Seen: conflict.Latest.Ref()}, "a village")
 	fmt.Println(second.Number, err)
@@ -59,7 +60,8 @@ func Example() {
 	}
 	// Output:
 	// 1 <nil>
-	// true version 1 of "World 1", 8 B, put by desktop on 2026-01-02 03:04 UTC, has not been seen here
+	// true
+	// version 1 of "World 1", 8 B, put by desktop on 2026-01-02 03:04 UTC, has not been seen here
 	// 2 <nil>
 	// a castle <nil>
 }
