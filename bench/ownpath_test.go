@@ -27,7 +27,7 @@ func TestOwnScene(t *testing.T) {
 	}
 }
 
-// TestOwnSceneSaysWhatIsWrong checks that an error names everything that is wrong with a description.
+// TestOwnSceneSaysWhatIsWrong checks that an error names everything wrong with a description.
 func TestOwnSceneSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ path, flows, wrong string }{
 		{"35mbit 65ms 0.7%", "1 ours", "got 3 words; must be four"},
