@@ -2,8 +2,8 @@ package chunk
 
 import "time"
 
-// AppendAck appends a packet with the next ack that is due. ok is false if none is due
-// before NextTimeout.
+// AppendAck appends a packet with the next ack that is due. ok is false if none is due before
+// NextTimeout.
 func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool) {
 	a, ok := r.NextAck(now)
 	if !ok {
@@ -12,28 +12,27 @@ func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool)
 	return r.config.AppendAck(buf, a), true
 }
 
-// NextAck is like AppendAck, for drivers that encode packets themselves. The
-// ack counts as sent.
-func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
+// NextAck is like AppendAck, for drivers that encode packets themselves. The ack counts as sent.
+func (r *Receiver) NextAck(now time.Time) (ack Ack, ok bool) {
 	r.clock.set(now)
 	if r.urgent == 0 && r.clock.now < r.ackAt {
 		return Ack{}, false
 	}
-	r.ackAt = never // unless takeDueAck finds an ack that is due later
-	a, ok := r.takeDueAck()
+	r.ackAt = never // takeDueAck lowers it for each ack that is due later
+	ack, ok = r.takeDueAck()
 	if !ok {
 		return Ack{}, false
 	}
-	r.ackAt = r.clock.now // more may be due, so look again on the next call
+	r.ackAt = r.clock.now // more may be due, so search again on the next call
 	r.lastAck = r.clock.now
 	r.stats.Acks++
-	return a, true
+	return ack, true
 }
 
-// takeDueAck returns the first ack that is due, in the order of chunks that haven't been taken, and
-// then from the newest to the oldest chunk that has. If there is none, it sets ackAt to when the
-// next one is due.
-func (r *Receiver) takeDueAck() (Ack, bool) {
+// takeDueAck returns the first ack that is due, first of the chunks that haven't been taken, in
+// order, and then of those that have, from the newest to the oldest. If there is none, it sets
+// ackAt to when the next one is due.
+func (r *Receiver) takeDueAck() (ack Ack, ok bool) {
 	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
 		id := r.read + uint16(n)
 		if a := r.slot(id); r.takeDue(&a.ackable) {
@@ -52,8 +51,8 @@ func (r *Receiver) takeDueAck() (Ack, bool) {
 	return Ack{}, false
 }
 
-// NextTimeout returns the time at which the next ack is due, unless a slice arrives
-// earlier. A time that is not after the last now means immediately.
+// NextTimeout returns the time at which the next ack is due, unless a slice arrives earlier. A time
+// that is not after the latest now means immediately. ok is false if no ack is due.
 func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.urgent > 0:
@@ -67,9 +66,8 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 // Restart makes acks due at once. Call it when packets change to another path.
 //
 // It repeats the acks of all chunks that have not been taken, and of as many of the chunks taken
-// last as the receive queue holds. Slices that arrived on the old path are kept. If the sender has
-// more chunks in flight, whose acks it misses, it resends their slices, and the receiver then acks
-// those again.
+// last as the receive queue holds. Slices that arrived on the old path are kept. If the sender is
+// missing the acks of further chunks, it resends their slices, which the receiver then acks again.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
@@ -77,7 +75,7 @@ func (r *Receiver) Restart() {
 	}
 }
 
-// Repeat makes the ack of one chunk due at once. A driver calls it when it knows that the ack was
+// Repeat makes the ack of one chunk due at once. A driver calls it when it learns that the ack was
 // lost.
 func (r *Receiver) Repeat(id uint16) {
 	if a := r.slot(id); a != nil {
@@ -88,7 +86,7 @@ func (r *Receiver) Repeat(id uint16) {
 }
 
 // request makes the ack of a chunk due, either at once or, if when is soon, AckDelay after the
-// chunk's last ack. It does nothing if a is unused, or if its ack is due as early already.
+// chunk's latest ack. It does nothing if a is unused, or if its ack is already due that early.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
@@ -106,9 +104,9 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	}
 }
 
-// takeDue returns true if the ack of a chunk is due, which then counts as sent. Otherwise it makes
-// sure that ackAt is no later than when the ack will be due.
-func (r *Receiver) takeDue(a *ackable) bool {
+// takeDue records the ack of a chunk as sent and returns true if the ack is due. Otherwise it
+// lowers ackAt to when the ack will be due.
+func (r *Receiver) takeDue(a *ackable) (taken bool) {
 	switch {
 	case a.due == atOnce:
 		r.urgent--

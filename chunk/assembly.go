@@ -2,21 +2,20 @@ package chunk
 
 import "time"
 
-// An assembly is a chunk that the receiver is assembling, or has assembled
-// but not yet returned.
+// An assembly is a chunk that the receiver is assembling, or has assembled but not yet returned.
 type assembly struct {
 	ackable
 	received Bits
-	got      int    // number of slices in received
+	arrived  int    // number of slices in received
 	size     int    // chunk size in bytes; 0 until the last slice arrives
 	data     []byte // memory for all slices
 }
 
-// An ackable is the part of a chunk's state that its acks need. The receiver keeps it after
-// the chunk was taken.
+// An ackable is the part of a chunk's state that its acks need. The receiver keeps it after the
+// chunk has been taken.
 type ackable struct {
-	acked time.Duration // when its last ack was sent
-	count uint16        // number of slices; 0 = no chunk
+	acked time.Duration // when its latest ack was sent
+	count uint16        // number of slices; 0 if there is no chunk
 	due   due
 }
 
@@ -25,23 +24,22 @@ type due uint8
 
 const (
 	quiet  due = iota // no ack is due
-	soon              // Config.AckDelay after the last ack
-	atOnce            // the chunk is complete and no ack has said so, or Restart or Repeat was called
+	soon              // Config.AckDelay after the latest ack
+	atOnce            // the chunk became complete, or Restart or Repeat was called
 )
 
 // complete reports whether all slices of the chunk have arrived.
-func (a *assembly) complete() bool { return a.count > 0 && a.got == int(a.count) }
+func (a *assembly) complete() bool { return a.count > 0 && a.arrived == int(a.count) }
 
-// insert copies a slice to its place in data. It returns false if the slice
-// had already arrived.
-func (a *assembly) insert(s Slice, sliceSize int) bool {
+// insert copies a slice to its place in data. It returns false if the slice had already arrived.
+func (a *assembly) insert(s Slice, sliceSize int) (isNew bool) {
 	if a.received.Has(s.Index) {
 		return false
 	}
 	first := s.Index * sliceSize
 	copy(a.data[first:], s.Data)
 	a.received.Set(s.Index)
-	a.got++
+	a.arrived++
 	if s.last() {
 		a.size = first + len(s.Data)
 	}

@@ -8,8 +8,7 @@ const (
 	burstIdle  = time.Second            // idle time before the next burst
 )
 
-// number returns the number of the chunk in flight with the given id. ok is
-// false if there is none.
+// number returns the number of the chunk in flight with the given id. ok is false if there is none.
 func (s *Sender) number(id uint16) (number uint64, ok bool) {
 	number = s.flights.Oldest + uint64(id-uint16(s.flights.Oldest))
 	return number, number < s.flights.Next
@@ -22,11 +21,10 @@ func (s *Sender) launch() {
 	}
 }
 
-// pick returns the slice to send now, or none. It comes from the oldest chunk that has a slice
-// ready.
+// pick returns the slice to send now, or none. It's a slice of the oldest chunk that has one ready.
 //
-// If there are many chunks in flight, nearly all of them only wait for acks. We therefore examine
-// them only if a slice was reported lost or may be due to be resent.
+// If many chunks are in flight, nearly all of them are only waiting for acks. pick therefore
+// examines them only if a slice was reported lost or may be due to be resent.
 func (s *Sender) pick() (number uint64, index int) {
 	mayResend := s.lostSlices > 0 || s.oldestSent <= s.clock.now-s.resend.delay()
 	if !mayResend {
@@ -41,8 +39,8 @@ func (s *Sender) pick() (number uint64, index int) {
 		}
 		oldestSent = min(oldestSent, f.oldestSent())
 		if i != none {
-			// The slice was never sent, so no later chunk has been started, and we've seen all
-			// slices that wait for an ack.
+			// The slice was never sent, so no later chunk has been started, and the loop has seen
+			// all slices that are waiting for an ack.
 			s.oldestSent = oldestSent
 			return n, i
 		}
@@ -61,8 +59,8 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that becomes due first, and when. The caller must know that no slice
-// is ready now and that some chunk is unfinished.
+// pickNext returns the slice that becomes due first, and when. It may only be called if no slice is
+// ready and some chunk is unfinished.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
@@ -73,8 +71,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// holdUntil returns until when no slice may be sent: until the pause after a burst is over and, if
-// the path is silent, until the next probe is due.
+// holdUntil returns the time before which no slice may be sent, because of the pause after a burst
+// or, if the path is silent, because the next probe isn't due yet.
 func (s *Sender) holdUntil() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -82,20 +80,20 @@ func (s *Sender) holdUntil() time.Duration {
 	return s.pause
 }
 
-// inBurst reports whether the next slice of f takes nothing out of the budget, because it begins a
-// burst or belongs to one.
+// inBurst reports whether the next slice of f begins a burst or belongs to one, and therefore takes
+// nothing out of the budget.
 func (s *Sender) inBurst(f *flight) bool {
-	switch {
-	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
+	if !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none {
 		return false
-	case s.bursting:
+	}
+	if s.bursting {
 		return true
 	}
 	idle := s.resend.lastSent == never || s.clock.now-s.resend.lastSent >= burstIdle
 	return idle && !f.begun && len(f.data) <= burstMax
 }
 
-// recordSent records that slice i of f is sent now, for whatever reason.
+// recordSent records that slice i of f is sent now, for the first time or again.
 func (s *Sender) recordSent(f *flight, i int) {
 	size := f.size(i, s.config.SliceSize)
 	s.stats.Slices++
@@ -119,8 +117,8 @@ func (s *Sender) recordSent(f *flight, i int) {
 	}
 }
 
-// acknowledge marks the slices of set as acked in a chunk in flight. isNew says that one of them
-// wasn't before.
+// acknowledge marks the slices of set as acked in a chunk in flight. isNew is true if one of them
+// wasn't acked before.
 func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 	f := s.flights.At(number)
 	known := firstBits(f.count) // the ack may have bits for slices that don't exist
@@ -142,8 +140,8 @@ func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 	return newly > 0
 }
 
-// finish removes finished chunks from the front of flights, and launches waiting ones in their
-// place. Finished chunks behind an unfinished one have to wait.
+// finish removes finished chunks from the front of flights and launches waiting ones in their
+// place. Finished chunks behind an unfinished one stay.
 func (s *Sender) finish() {
 	for s.flights.Len() > 0 && s.flights.At(s.flights.Oldest).left == 0 {
 		f := s.flights.At(s.flights.Oldest)

@@ -4,8 +4,8 @@ import mathbits "math/bits"
 
 // dues is the set of chunks whose ack is due, a ring of maxPipeline bits indexed by chunk id.
 //
-// It makes finding the next ack cheap. A search through the records of all chunks took as long
-// as handling ten slices, and a peer that sends slices of old chunks causes an ack for each.
+// It makes finding the next ack cheap. Searching the records of all chunks would take as long as
+// handling ten slices, and a peer that sends slices of old chunks causes an ack for each of them.
 type dues [maxPipeline / 64]uint64
 
 // word returns the word that contains the bit for id, at position id modulo 64.
@@ -15,11 +15,11 @@ func (d *dues) set(id uint16) { *d.word(id) |= 1 << (id % 64) }
 
 func (d *dues) clear(id uint16) { *d.word(id) &^= 1 << (id % 64) }
 
-// next returns the smallest n >= ahead for which the bit of first+n is set, or
-// maxPipeline if there is none.
+// next returns the smallest n >= ahead for which the bit of first+n is set, or maxPipeline if there
+// is none.
 //
-// The last word examined may be the first word again, with bits of smaller n. Counted from
-// first they are at maxPipeline or later, so min excludes them.
+// The last word examined may be the first word again, whose lower bits belong to ids before first.
+// Counted from first, they are at maxPipeline or later, so min excludes them.
 func (d *dues) next(first uint16, ahead int) (n int) {
 	for ahead < maxPipeline {
 		id := first + uint16(ahead)

@@ -9,18 +9,18 @@ import (
 // none stands for no slice.
 const none = -1
 
-// A list is a doubly linked list of slices of one flight, linked through flight.slices. A slice
-// is in at most one list.
+// A list is a doubly linked list of the slices of one flight, linked by index in flight.slices. A
+// slice is in at most one list.
 type list struct{ head, tail int16 }
 
 // A sentSlice is the sender's record of one slice.
 type sentSlice struct {
-	sent       time.Duration // when it was last sent
-	before     time.Duration // when it was sent the time before; equal to sent if sent once
+	sent       time.Duration // time of its last transmission
+	before     time.Duration // time of the transmission before that; equal to sent if sent once
 	order      uint64        // SenderStats.Slices when it was last sent
 	prev, next int16         // neighbors in its list
 	state      state
-	resent     bool // sent more than once, so that an ack doesn't tell which one arrived
+	resent     bool // sent more than once, so an ack doesn't tell which transmission arrived
 }
 
 // A state is the state of a slice at its sender.
@@ -29,26 +29,24 @@ type state uint8
 const (
 	unsent  state = iota
 	waiting       // sent, and waiting for its ack
-	lost          // reported by Lost, and not sent again since
+	lost          // reported by Lost, and not resent since
 	acked
 )
 
 // A flight is a chunk in flight.
 //
-// The article walks a cursor around the slices, and skips those that are acked or were sent too
-// recently. Behind the cursor, slices therefore stand in the order in which they were sent.
-//
-// We keep them in a list in that order instead, and need no walk: first send the slices that were
-// never sent, then the one that was sent longest ago. That sends the same slices in the same
-// order.
+// The article moves a cursor around the slices and skips those that are acked or were sent too
+// recently. We keep the slices in a list in the order in which they were sent instead, which is
+// their order behind the cursor. Sending the slices that were never sent first, and then the one
+// that was sent longest ago, therefore sends the same slices in the same order without a search.
 type flight struct {
 	data  []byte
 	count int // number of slices
-	left  int // how many of them are not acked
+	left  int // number of unacked slices
 	acked Bits
 
-	begun      bool        // a slice was sent
-	unsentFrom int         // slices before this index are not unsent
+	begun      bool        // at least one slice was sent
+	unsentFrom int         // slices before this index were sent or acked
 	lost       list        // slices in state lost, in the order in which Lost reported them
 	waiting    list        // slices in state waiting, in the order in which they were sent
 	slices     []sentSlice // by index
@@ -83,8 +81,8 @@ func (f *flight) unsent() int {
 	return f.unsentFrom
 }
 
-// ready returns the slice to send next, or none. Lost slices go first, then those that were never
-// sent, and finally the one that was sent longest ago if it is due.
+// ready returns the slice to send next, or none: a lost slice, otherwise the first slice that was
+// never sent, and otherwise the one that was sent longest ago if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -107,8 +105,8 @@ func (f *flight) due(r *resend) time.Duration {
 	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
-// oldestSent returns when the slice was sent that has waited longest for its ack, or never if none
-// is waiting.
+// oldestSent returns when the slice that has waited longest for its ack was sent, or never if no
+// slice is waiting.
 func (f *flight) oldestSent() time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -140,7 +138,7 @@ func (f *flight) lose(i int) {
 // ack adds set to the acked slices and returns how many of them are new. For each of those, it
 // calls onAcked while the slice is still in its former state.
 //
-// An acked slice stays acked: a bit is "like a fuse getting blown", the article says.
+// An acked slice stays acked. In the article's words, a bit is "like a fuse getting blown".
 func (f *flight) ack(set Bits, onAcked func(i int)) (newly int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
@@ -169,7 +167,7 @@ func (f *flight) push(l *list, i int, to state) {
 	l.tail = int16(i)
 }
 
-// remove removes slice i from the list it is in, if any.
+// remove removes slice i from its list, if it is in one.
 func (f *flight) remove(i int) {
 	s := &f.slices[i]
 	l := &f.waiting

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxSlices is the maximum number of slices in a chunk. The article says 256, although its
-	// last source file says 32, which makes the fields narrower. This package implements 256.
+	// MaxSlices is the maximum number of slices in a chunk, which is 256 in the article. Its last
+	// source file has 32, which makes the fields narrower and isn't compatible.
 	MaxSlices = 256
 
 	// Overhead is the maximum size of a slice packet without the slice's data, in bytes.
@@ -84,13 +84,13 @@ func (s Slice) last() bool { return s.Index == s.Count-1 }
 func (s Slice) check(sliceSize int) error {
 	switch {
 	case s.Count < 1 || s.Count > MaxSlices:
-		return fmt.Errorf("chunk: chunk %d of %d slices; 1 to %d are possible", s.ChunkID, s.Count, MaxSlices)
+		return fmt.Errorf("chunk: chunk %d has %d slices; it must have 1 to %d", s.ChunkID, s.Count, MaxSlices)
 	case s.Index < 0 || s.Index >= s.Count:
-		return fmt.Errorf("chunk: chunk %d: slice %d of %d", s.ChunkID, s.Index, s.Count)
+		return fmt.Errorf("chunk: slice index %d of chunk %d is out of range [0, %d)", s.Index, s.ChunkID, s.Count)
 	case len(s.Data) < 1 || len(s.Data) > sliceSize || !s.last() && len(s.Data) != sliceSize:
-		return fmt.Errorf("chunk: chunk %d: slice %d of %d has %d bytes; "+
+		return fmt.Errorf("chunk: slice %d of %d in chunk %d has %d bytes; "+
 			"the slice size is %d, and only the last slice may have fewer",
-			s.ChunkID, s.Index, s.Count, len(s.Data), sliceSize)
+			s.Index, s.Count, s.ChunkID, len(s.Data), sliceSize)
 	}
 	return nil
 }
@@ -112,13 +112,13 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// Errors that a stranger can cause without knowing the protocol ID, and those for packets of the
-// other direction. They are allocated once, so that a flood of bad packets costs no memory.
+// Errors that anybody can cause without knowing the protocol ID, and those for packets of the other
+// direction. They are allocated once, so that a flood of bad packets costs no memory.
 var (
 	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
-	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
-	errNotSlice = fmt.Errorf("%w: a receiver got an ack", ErrMalformed)
-	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
+	errChecksum = fmt.Errorf("%w: checksum mismatch: packet is damaged or has another protocol ID", ErrMalformed)
+	errNotSlice = fmt.Errorf("%w: ack sent to a receiver", ErrMalformed)
+	errNotAck   = fmt.Errorf("%w: slice sent to a sender", ErrMalformed)
 )
 
 // AppendSlice appends to b a packet with the slice s, for the article's slice size of 1,024 bytes.
@@ -127,11 +127,11 @@ func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
-// AppendAck appends to b a packet with the ack a, of which it leaves out the Acked bits at Count
-// and above. protocolID 0 means the reference's. AppendAck panics if Count is out of range.
+// AppendAck appends to b a packet with the ack a, without the Acked bits at Count and above.
+// protocolID 0 means the reference's. AppendAck panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
-		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible",
+		panic(fmt.Sprintf("chunk: ack of chunk %d has %d slices; it must have 1 to %d",
 			a.ChunkID, a.Count, MaxSlices))
 	}
 	start := len(b)
@@ -155,8 +155,8 @@ func Parse(packet []byte, protocolID uint32) (Packet, error) {
 // endCheck is the last word of every packet.
 var endCheck = bits.Hash("end of packet")
 
-// appendSlice is AppendSlice for any slice size. Only the last slice says how long it is, because
-// all others have the slice size.
+// appendSlice is AppendSlice for any slice size. Only the last slice has a size field, because all
+// others have the slice size.
 func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	if err := s.check(sliceSize); err != nil {
 		panic(err)
@@ -172,7 +172,7 @@ func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// beginPacket writes the header of a packet. It leaves the checksum to endPacket.
+// beginPacket writes the header of a packet, with room for the checksum that endPacket fills in.
 func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	w := bits.NewWriter(b)
 	w.Uint32(0) // checksum

@@ -4,8 +4,9 @@ import "time"
 
 // A Receiver assembles chunks and acks them.
 //
-// Its owner passes it packets, takes complete chunks, and asks it for acks after each batch of
-// packets and again at NextTimeout. A Receiver has no clock and is not safe for concurrent use.
+// Its owner passes packets to it, takes complete chunks from it, and asks it for acks after each
+// batch of packets and again at NextTimeout. A Receiver has no clock and is not safe for concurrent
+// use.
 type Receiver struct {
 	config Config // effective
 	clock  clock
@@ -20,9 +21,9 @@ type Receiver struct {
 	// Acks.
 	dues     dues          // chunks in slots whose ack is due, by id
 	pastDues dues          // chunks in taken whose ack is due, by ^id so that the newest is first
-	urgent   int           // how many acks are due at once, in slots and taken
-	ackAt    time.Duration // no other ack is due before this time; never = none is
-	lastAck  time.Duration // when the last ack of any chunk was sent
+	urgent   int           // number of acks that are due at once, in slots and taken
+	ackAt    time.Duration // no other ack is due before this time; never if none is due
+	lastAck  time.Duration // when the latest ack of any chunk was sent
 
 	stats ReceiverStats
 }
@@ -31,8 +32,8 @@ type Receiver struct {
 type ReceiverStats struct {
 	Chunks, ChunkBytes uint64 // complete chunks
 	Slices, SliceBytes uint64 // slices received for the first time
-	Duplicates         uint64 // slices received before, including slices of complete chunks
-	// Slices of a chunk too far ahead or too old, or with another Count than earlier slices.
+	Duplicates         uint64 // slices received again, including slices of complete chunks
+	// Slices of a chunk that is too new or too old, or with another Count than earlier slices.
 	Ignored   uint64
 	Acks      uint64 // acks sent
 	Malformed uint64 // packets that are not valid slices
@@ -54,7 +55,7 @@ func NewReceiver(c Config) (*Receiver, error) {
 // a driver that learns how much its path holds.
 //
 // It never drops a chunk of which a slice has arrived, because the sender does not resend acked
-// slices. If such chunks need the room, it makes the queue larger than requested.
+// slices. If such chunks need more room than requested, it makes the queue larger.
 func (r *Receiver) SetReceiveQueue(chunks int) {
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
@@ -69,8 +70,8 @@ func (r *Receiver) SetReceiveQueue(chunks int) {
 	r.free = append(make([][]byte, 0, len(slots)), r.free[:min(len(r.free), len(slots))]...)
 }
 
-// Chunk returns the next chunk in order, if it is complete. Its bytes belong to the caller,
-// who may pass them to Recycle later.
+// Chunk takes the next chunk in order if it is complete. The caller owns data and may later pass it
+// to Recycle.
 func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	a := &r.slots[r.head]
 	if !a.complete() {
@@ -85,9 +86,9 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	return id, data, true
 }
 
-// remember records a chunk that is being taken, in case its acks are lost and it must be acked
-// again. The record replaces that of the chunk taken maxPipeline chunks earlier, which no sender
-// can still have in flight.
+// remember records a chunk that is being taken, because it must be acked again if its acks are
+// lost. The record replaces that of the chunk taken maxPipeline chunks earlier, which no sender can
+// still have in flight.
 func (r *Receiver) remember(id uint16, a ackable) {
 	oldest := &r.taken[id%maxPipeline]
 	if oldest.due == atOnce {
@@ -100,23 +101,22 @@ func (r *Receiver) remember(id uint16, a ackable) {
 	}
 }
 
-// Recycle takes back the memory of a chunk returned by Chunk, to reuse it for a later one. It
-// ignores memory that is larger than a chunk, and whatever exceeds the memory of
-// Config.ReceiveQueue chunks.
+// Recycle takes back the memory of a chunk that Chunk returned, to reuse it for a later one. It
+// ignores memory that is larger than a chunk, and memory beyond that of Config.ReceiveQueue chunks.
 func (r *Receiver) Recycle(data []byte) {
 	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
 		r.free = append(r.free, data[:0])
 	}
 }
 
-// Trim frees the memory kept by Recycle. Call it when the receiver pauses.
+// Trim frees the memory kept by Recycle. Call it when no more chunks are expected for a while.
 func (r *Receiver) Trim() {
 	clear(r.free)
 	r.free = r.free[:0]
 }
 
 // Partial returns the memory of a chunk that has not been taken yet. It has room for all slices of
-// the chunk, of which have says which have arrived. The last slice may be shorter than its room.
+// the chunk, and have says which of them have arrived. The last slice may be shorter than its room.
 //
 // The caller must not change the memory, and must not read it after the next call of a method.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
@@ -130,11 +130,10 @@ func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 // Stats returns a copy of the counters.
 func (r *Receiver) Stats() ReceiverStats { return r.stats }
 
-// ReceiveSlice handles a packet with a slice. It keeps no reference to the packet. An error
-// wraps ErrMalformed, and means that the packet changed nothing.
+// ReceiveSlice handles a packet with a slice. It keeps no reference to the packet. An error wraps
+// ErrMalformed and means that the packet changed nothing.
 //
-// A slice that is of no use is not an error but only counted in the Stats, because duplicates and
-// late slices are normal.
+// Duplicate and late slices are normal, so they cause no error but are counted in the Stats.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.config.Parse(packet)
 	if err == nil && p.Kind != KindSlice {
@@ -170,8 +169,8 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		return false
 	}
 
-	// Insert the slice and request an ack, at once if the chunk is now complete. A duplicate is
-	// acked as well, since its ack may have been lost.
+	// Insert the slice and request an ack, which is due at once if the chunk is complete. A
+	// duplicate is acked as well, since the ack may have been lost.
 	if !a.insert(s, r.config.SliceSize) {
 		r.stats.Duplicates++
 		r.request(s.ChunkID, &a.ackable, soon)
@@ -207,7 +206,7 @@ func (r *Receiver) past(id uint16) *ackable {
 }
 
 // receiveLate handles a slice whose chunk has no place in slots. If the chunk was taken, its ack
-// must have been lost, so we request another one. Otherwise we ignore the slice.
+// was probably lost, so receiveLate requests another one. Otherwise it ignores the slice.
 func (r *Receiver) receiveLate(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {
@@ -218,15 +217,15 @@ func (r *Receiver) receiveLate(s Slice) {
 	r.request(s.ChunkID, a, soon)
 }
 
-// begin begins a chunk whose first slice has arrived. It counts as acked when the last chunk was,
-// so its first ack keeps AckDelay from that one.
+// begin begins a chunk whose first slice has arrived. AckDelay then applies between the latest ack
+// of any chunk and the first ack of this one.
 func (r *Receiver) begin(a *assembly, count int) {
 	a.count = uint16(count)
 	a.acked = r.lastAck
 	a.data = r.takeMemory(count * r.config.SliceSize)
 }
 
-// takeMemory returns size bytes for a chunk, from Recycle if there are enough.
+// takeMemory returns size bytes for a chunk, from Recycle if the next one there is large enough.
 func (r *Receiver) takeMemory(size int) []byte {
 	if n := len(r.free); n > 0 {
 		data := r.free[n-1]

@@ -9,9 +9,9 @@ import (
 
 // A Sender sends chunks reliably and in order.
 //
-// It sends nothing by itself. Its owner asks it for packets whenever the path can take one, and
-// again at NextTimeout, after Send and after acks. A Sender has no clock and is not safe for
-// concurrent use.
+// It doesn't send packets itself. Its owner asks it for the next packet whenever the path can take
+// one, and again at NextTimeout, after Send and after acks. A Sender has no clock and is not safe
+// for concurrent use.
 type Sender struct {
 	config Config // effective
 	clock  clock
@@ -20,10 +20,10 @@ type Sender struct {
 	flights recovery.Ring[flight] // chunks in flight, from the first unfinished one
 	queue   recovery.Ring[[]byte] // chunks waiting to be in flight
 
-	// What pick needs to find the next slice without examining every chunk.
+	// These let pick find the next slice without examining every chunk.
 	unsentFrom uint64        // all slices of chunks before this one were sent at least once
-	lostSlices int           // slices reported by Lost and not sent again yet
-	oldestSent time.Duration // no slice that waits for its ack was sent before this time
+	lostSlices int           // slices reported by Lost that have not been resent
+	oldestSent time.Duration // no slice that is waiting for its ack was sent before this time
 
 	// Pacing.
 	budget   budget
@@ -36,7 +36,7 @@ type Sender struct {
 
 // SenderStats counts what a sender did since it was created.
 type SenderStats struct {
-	Chunks, ChunkBytes  uint64        // finished chunks, of which every slice was acked
+	Chunks, ChunkBytes  uint64        // finished chunks, whose slices were all acked
 	AckedBytes          uint64        // bytes in acked slices, including those of unfinished chunks
 	Slices, SliceBytes  uint64        // slices sent, including resent ones
 	Resent              uint64        // slices resent, for whatever reason
@@ -60,11 +60,11 @@ func NewSender(c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send queues a chunk of 1 byte to MaxSlices slices and returns its number. Numbers count
-// from 0; the id on the wire is the low 16 bits.
+// Send queues a chunk of 1 byte to MaxSlices slices and returns its number. The first number is 0.
+// The chunk's id on the wire is the low 16 bits of its number.
 //
-// The caller must not change the bytes until the chunk is finished, which is when Finished
-// returns more than its number.
+// The caller must not change data until the chunk is finished, that is, until Finished returns more
+// than its number.
 //
 // An error wraps ErrEmpty, ErrTooLarge or ErrQueueFull, and means that nothing was queued.
 // After ErrQueueFull, Send fails until a chunk is finished.
@@ -74,30 +74,30 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 	case len(data) == 0:
 		return 0, ErrEmpty
 	case len(data) > limit:
-		return 0, fmt.Errorf("%w: %d bytes; %d slices of Config.SliceSize = %d hold %d",
-			ErrTooLarge, len(data), MaxSlices, s.config.SliceSize, limit)
+		return 0, fmt.Errorf("%w: %d bytes; the limit is %d (%d slices of Config.SliceSize = %d)",
+			ErrTooLarge, len(data), limit, MaxSlices, s.config.SliceSize)
 	case s.flights.Len() == s.config.Pipeline && s.queue.Len() >= s.config.SendQueue:
-		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)",
+		return 0, fmt.Errorf("%w: %d chunks are in flight (Config.Pipeline) and %d are waiting (Config.SendQueue)",
 			ErrQueueFull, s.flights.Len(), s.queue.Len())
 	}
-	last := s.queue.Push(1)
-	*last = data
+	*s.queue.Push(1) = data
 	s.launch()
 	return s.queue.Next - 1, nil
 }
 
-// Finished returns the number of finished chunks. A chunk is finished when all its slices,
-// and all chunks before it, are acked.
+// Finished returns the number of finished chunks. A chunk is finished when all of its slices and
+// all slices of the chunks before it are acked.
 func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 
 // Done reports whether all chunks are finished.
 func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 
-// SetRate replaces Config.Rate. Unused bytes stay in the budget. 0 or negative = no limit.
+// SetRate replaces Config.Rate. Unused bytes stay in the budget. A rate of 0 or less means no
+// limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
-// SetRTT sets the path's round trip, which replaces the sender's own estimate from now on.
-// 0 returns to the estimate.
+// SetRTT sets the path's round-trip time, which replaces the sender's own estimate. If rtt is 0,
+// the sender estimates it again.
 func (s *Sender) SetRTT(rtt time.Duration) { s.resend.setRTT(rtt) }
 
 // Stats returns a copy of the counters.
@@ -109,7 +109,8 @@ func (s *Sender) Stats() SenderStats {
 	return st
 }
 
-// Trim frees the memory that is kept for later chunks. Call it when the sender pauses.
+// Trim frees the memory that is kept for later chunks. Call it when nothing will be sent for a
+// while.
 func (s *Sender) Trim() {
 	s.flights.Shrink(1)
 	for n := s.flights.Next; n < s.flights.Oldest+uint64(s.flights.Cap()); n++ {
@@ -132,7 +133,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
 	if i == none || s.clock.now < s.holdUntil() {
-		s.budget.stop(s.maxCost()) // don't save up while it's not the rate that holds us back
+		s.budget.stop(s.maxCost()) // don't accumulate bytes while something else limits sending
 		return Slice{}, false
 	}
 	f := s.flights.At(number)
@@ -146,8 +147,8 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first:end:end]}, true
 }
 
-// advance sets the clock, and adds to the budget for the time since, unless there was nothing to
-// send.
+// advance sets the clock and adds bytes to the budget for the time that has passed, unless there
+// was nothing to send.
 func (s *Sender) advance(now time.Time) {
 	s.clock.set(now)
 	if s.Done() {
@@ -160,9 +161,9 @@ func (s *Sender) advance(now time.Time) {
 // maxCost returns the most that one slice takes out of the budget, in bytes.
 func (s *Sender) maxCost() int { return s.config.SliceSize + s.config.Overhead }
 
-// NextTimeout returns the time at which there may be a packet to send, unless an ack
-// arrives earlier. A time that is not after the last now means immediately. ok is false if
-// there will be no packet before the next Send.
+// NextTimeout returns the time at which there may be a packet to send, unless an ack arrives
+// earlier. A time that is not after the latest now means immediately. ok is false if there will be
+// no packet before the next Send.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false
@@ -173,7 +174,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 		number, i, due = s.pickNext()
 	}
 
-	// Even then, it may have to wait for a pause to end and for the budget.
+	// It may also have to wait for the end of a pause and for the budget.
 	due = max(due, s.holdUntil())
 	if f := s.flights.At(number); !s.inBurst(f) {
 		due = max(due, s.budget.when(f.size(i, s.config.SliceSize)+s.config.Overhead))
@@ -181,8 +182,8 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	return s.clock.time(due), true
 }
 
-// ReceiveAck handles a packet with an ack. It keeps no reference to the packet. An error
-// wraps ErrMalformed, and means that the packet changed nothing.
+// ReceiveAck handles a packet with an ack. It keeps no reference to the packet. An error wraps
+// ErrMalformed and means that the packet changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.config.Parse(packet)
 	if err == nil && p.Kind != KindAck {
@@ -198,7 +199,7 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 
 // Acknowledge handles an ack that the driver has parsed itself. It returns true if the ack is the
 // first one for any slice. An acked slice stays acked, whatever later acks say.
-func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
+func (s *Sender) Acknowledge(now time.Time, a Ack) (isNew bool) {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
 	if !ok || a.Count != s.flights.At(number).count {
@@ -210,12 +211,11 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost tells the sender that a packet was lost or could not be sent. index is the slice that the
-// packet contained, id is its chunk, and sent is when NextSlice or AppendSlice returned it. Lost
-// does nothing if the slice has been sent again or acked since.
+// Lost tells the sender that a packet was lost or could not be sent. The packet contained slice
+// index of chunk id, and NextSlice or AppendSlice returned it at time sent. Lost does nothing if
+// the slice has been resent or acked since.
 //
-// A driver that calls Lost knows the path, so the sender does not begin to probe when acks are
-// missing.
+// A call counts as a sign of life from the path, which delays probing as an ack does.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flights.At(number).count {
@@ -230,8 +230,8 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	}
 }
 
-// Restart forgets the RTT and queues again all slices in flight, except acked ones. Call it when
-// packets change to another path.
+// Restart forgets the RTT and queues all unacked slices in flight again. Call it when packets
+// change to another path.
 //
 // The receiver's Restart then acks the slices that have already arrived, which need not be resent.
 func (s *Sender) Restart() {

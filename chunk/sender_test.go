@@ -17,7 +17,7 @@ func TestSendRefusesAtTheCall(t *testing.T) {
 	require.ErrorIs(t, err, chunk.ErrEmpty)
 	_, err = s.Send(make([]byte, 256<<10+1))
 	require.ErrorIs(t, err, chunk.ErrTooLarge)
-	require.ErrorContains(t, err, "262145 bytes; 256 slices of Config.SliceSize = 1024 hold 262144")
+	require.ErrorContains(t, err, "262145 bytes; the limit is 262144 (256 slices of Config.SliceSize = 1024)")
 	require.True(t, s.Done(), "nothing of it is kept")
 	_, ok := s.NextTimeout()
 	require.False(t, ok)
@@ -27,7 +27,7 @@ func TestSendRefusesAtTheCall(t *testing.T) {
 	}
 	_, err = s.Send([]byte{1})
 	require.ErrorIs(t, err, chunk.ErrQueueFull)
-	require.ErrorContains(t, err, "1 chunks in flight (Config.Pipeline) and 2 waiting (Config.SendQueue)")
+	require.ErrorContains(t, err, "1 chunks are in flight (Config.Pipeline) and 2 are waiting (Config.SendQueue)")
 	require.Equal(t, 2, s.Stats().QueueSize)
 
 	alone := must(chunk.NewSender(chunk.Config{SendQueue: -1}))
