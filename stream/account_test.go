@@ -53,7 +53,7 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	require.True(t, a.Hold(heldBytes(minPending), false))
 	require.False(t, a.Hold(1, false))
 
-	message := content(awaitedSlices * slices.Size)
+	message := content(largestPartSlices * slices.Size)
 	box, messages := slices.New(sliceProtocol, a), [][]byte(nil)
 	for range parts {
 		messages = append(messages, message)

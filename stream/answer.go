@@ -7,9 +7,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer holds the messages that an incoming transfer sends to its sender: first where to
-// continue, then credit, and finally the end. The writer and the application set their contents,
-// and the world's goroutine sends them.
+// An answer holds the messages that an incoming transfer sends to its sender: first the offset at
+// which to continue, then credit, and finally the end. The writer and the application determine
+// what they contain, and the world's goroutine sends them.
 type answer struct {
 	in *incoming
 
@@ -17,7 +17,7 @@ type answer struct {
 	reply   *accept // answer to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements stored when the transfer began, for Progress
 	credit  credit  // limits what the sender may send; set when reply is sent
-	remind  alarm   // makes a tick report the progress
+	remind  alarm   // wakes the peer to report the progress
 
 	// Used by the world's goroutine only.
 	replied  bool  // reply was sent
@@ -25,9 +25,8 @@ type answer struct {
 	promised int64 // bytes of memory that the account has promised for the credit
 }
 
-// resume lets the sender continue as reply says, of which the caller sets offset, index and hasAll:
-// for an array, offset is where the element with the number index begins. The writer calls resume
-// once.
+// resume lets the sender continue as described by reply, whose offset, index and hasAll the caller
+// has set. It is called once, by the writer.
 func (a *answer) resume(reply accept) {
 	in := a.in
 	in.mu.Lock()
@@ -36,8 +35,8 @@ func (a *answer) resume(reply accept) {
 		return
 	}
 	in.arrival.resume(reply.offset)
-	in.arrival.checkStored(reply.index)
-	if in.finished { // because the store has more than the sender
+	in.arrival.failIfStoreHasMore(reply.index)
+	if in.finished {
 		return
 	}
 	a.resumed = in.header.progress(reply.offset, reply.index)
@@ -46,8 +45,8 @@ func (a *answer) resume(reply accept) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true if that was the last
-// message about the transfer.
+// send sends the message that is due, if there is one. over means that it was the last message
+// about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -62,14 +61,12 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 		return true, false, a.accept(pipe, now)
 	case in.finished:
 		return true, true, sendDone.call(pipe, done{in.header.id})
-	case !a.replied:
-		// The writer doesn't know yet how much is stored.
+	case !a.replied: // the writer doesn't know yet how much is stored
 		return false, false, nil
 	}
 	sent, err = a.grant(pipe, now)
 	if a.credit.consumed != a.credit.reported {
-		// It was too little or too early for a report, so report it later.
-		a.remind.set(in.peer, progressInterval)
+		a.remind.set(in.peer, progressInterval) // it's too little, or too early, for a report
 	}
 	return sent, false, err
 }
@@ -80,25 +77,25 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	a.replied = true
 	arrival.uncountEarly()
 
-	// Until now the sender could not go on, perhaps because the transfer was waiting for memory.
-	// Measure its use of the credit only from now on.
+	// Until now the sender could not continue, perhaps because the transfer was waiting for memory,
+	// so measure its use of the credit from now on.
 	arrival.usage = newUsage(time.Now(), arrival.parts.next)
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 
-	// The limit may be lower than what the sender has sent already, because we have promised no
-	// more memory than this.
+	// The limit may be lower than what the sender has already sent, because no more memory than
+	// this has been promised.
 	a.reply.limit = a.credit.limit
 	extend.Owe(a.in.peer.conn, 1) // the message that ends the transfer
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant sends credit or a report of progress, if either is due. The caller holds mu.
+// grant sends a grant if more credit or a report of progress is due. The caller holds mu.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
 	moved := a.credit.due() || a.credit.consumed != a.credit.reported
 	if moved && !a.cover(a.credit.ahead) {
-		return false, nil // there isn't enough memory, so the sender must wait
+		return false, nil // there isn't enough memory, so the sender has to wait
 	}
 	growTime := func() time.Duration { return s.growTime(in.peer.conn) }
 	limit, due := a.credit.grant(now, growTime, a.cover)
@@ -109,9 +106,9 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
-// cover has the account promise whatever memory is still missing for ahead bytes of credit. If
-// there isn't enough, it returns false and promises nothing. It must be called on the world's
-// goroutine, with or without mu.
+// cover gets a promise from the account for the memory that is still missing for ahead bytes of
+// credit. If there isn't enough, it returns false and gets no promise. It must be called on the
+// world's goroutine, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	missing := heldBytes(ahead) - a.promised
 	if missing <= 0 {
@@ -124,9 +121,9 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// markConsumed is called when the application has consumed something. If a grant is due, it wakes
-// the world at once. Otherwise it does so some time later, for a report of progress. The caller
-// holds mu.
+// markConsumed is called when the application has consumed something. It wakes the world
+// immediately if a grant is due, and in any case after progressInterval, to report the progress.
+// The caller holds mu.
 func (a *answer) markConsumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -135,6 +132,6 @@ func (a *answer) markConsumed() {
 }
 
 // passed returns the offset up to which content needs no more credit, because the store had it or
-// because the application has consumed it. The application may have consumed content even before
-// the header was answered. The caller holds mu.
+// because the application has consumed it, perhaps even before the header was answered. The caller
+// holds mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.consumedBytes, a.in.arrival.parts.base) }

@@ -31,18 +31,19 @@ type ArrayOption func(*arrayOptions)
 // arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC, or 0.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes sets the maximum size of an encoded element. It replaces the bound that follows
+// MaxElementBytes sets the maximum size of an encoded element, in place of the bound that follows
 // from the element's type. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
 // MaxBytesPerRPC sets the maximum number of bytes of elements in one RPC, from 1 to 65,472. An RPC
 // carries as many whole elements as fit, but at least one. The default is 32 KiB minus headers, or
-// 28 KiB with [Slices]. The article computes this value in its loop.
+// 28 KiB with [Slices]. It corresponds to the value of the same name that the article computes in
+// its loop.
 //
-// Small RPCs let the game's own traffic in between them, and suit a small reliable buffer. Large
-// RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's Share
-// leaves free. By default, this is half of the buffer. If the RPCs of a transfer might not fit, the
-// transfer fails before it sends any.
+// Small RPCs let the game's own traffic in between them and suit a small reliable buffer, whereas
+// large RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's
+// Share leaves free, which is half of the buffer by default. If the RPCs of a transfer might not
+// fit, the transfer fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
 // NewArray declares an array. The name has 1 to 64 bytes.
@@ -83,7 +84,7 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	case t == reflect.TypeFor[rpc.Raw]():
 		panic(fmt.Sprintf("stream: array %q of rpc.Raw: use a blob", name))
 	case t.Size() == 0:
-		panic(fmt.Sprintf("stream: array %q of %v: use a blob", name, t))
+		panic(fmt.Sprintf("stream: array %q of %v: element type has size 0", name, t))
 	}
 	a := &Array[T]{name: name, maxPart: o.part}
 	if err := a.declare(t, o.element); err != nil {
@@ -92,19 +93,24 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	return a
 }
 
-// declare sets the fields that follow from t. given is the argument of MaxElementBytes, or 0.
-func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
-	if a.codec, err = codec.Of(t); err != nil {
+// declare sets the fields that follow from t. maxBytes is the argument of MaxElementBytes, or 0.
+func (a *Array[T]) declare(t reflect.Type, maxBytes int) error {
+	c, err := codec.Of(t)
+	if err != nil {
 		return err
 	}
-	bound, err := boundOf(a.codec, given)
-	if err == nil {
-		_, err = elementsPerRPC(a.maxPart, bound.bytes)
+	bound, err := boundOf(c, maxBytes)
+	if err != nil {
+		return err
 	}
-	shape := a.codec.Shape()
+	if _, err := elementsPerRPC(a.maxPart, bound.bytes); err != nil {
+		return err
+	}
+	shape := c.Shape()
+	a.codec = c
 	a.shape = binary.BigEndian.Uint64(shape[:])
 	a.elementBytes = bound.bytes
-	return err
+	return nil
 }
 
 // Start sends items to peer. It returns at once. The items must not change until
@@ -129,16 +135,16 @@ type arraySource[T any] struct {
 	next  int // index of the next item to encode
 }
 
-func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of element %d", s.next) }
-func (s *arraySource[T]) borrows() bool  { return true }
+func (s *arraySource[T]) callback() string { return fmt.Sprintf("encoding of element %d", s.next) }
+func (s *arraySource[T]) borrows() bool    { return true }
 
 func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	until := len(s.items)
 	if stopAt >= 0 {
 		until = min(until, int(stopAt))
 	}
-	// We can't know the size of an item before it's encoded, so stop when an item of the maximum
-	// size would not fit. An empty block takes one item in any case.
+	// The size of an item isn't known before it's encoded, so stop when an item of the maximum size
+	// wouldn't fit. An empty block takes one item in any case.
 	for s.next < until && (b.count == 0 || len(b.room()) >= s.array.elementBytes) {
 		if err := s.encode(b); err != nil {
 			return err
@@ -150,8 +156,7 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to b. If b is empty and the item doesn't fit, b grows to hold
-// just that item.
+// encode appends the next item to b, which grows if it's empty and the item doesn't fit.
 func (s *arraySource[T]) encode(b *block) error {
 	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
@@ -171,26 +176,27 @@ func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	}
 	grown, err := a.codec.Append(b, item)
 	if err == nil {
-		err = a.check(len(grown) - len(b))
+		err = a.checkSize(len(grown) - len(b))
 	}
 	return grown, tooLong(err)
 }
 
-// validate calls the element's Validate, if it has one, as rpc does for an argument.
+// validate calls the element's Validate, if it has one, as package rpc does for an argument.
 func (a *Array[T]) validate(item *T) error {
 	if err := a.codec.Validate(item); err != nil {
-		return fmt.Errorf("refused: %w", err)
+		return fmt.Errorf("invalid: %w", err)
 	}
 	return nil
 }
 
-// check returns an error if size bytes are more than an element may take. That can only happen with
-// MaxElementBytes. Any other bound is the sum of the fields' bounds, which the codec has checked.
-func (a *Array[T]) check(size int) error {
+// checkSize returns an error if an encoded element of size bytes is too large. That can only happen
+// with MaxElementBytes, since any other bound is the sum of the fields' bounds, which the codec has
+// checked.
+func (a *Array[T]) checkSize(size int) error {
 	if size <= a.elementBytes {
 		return nil
 	}
-	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.elementBytes)
+	return fmt.Errorf("%w: element has %d bytes; the limit is %d (MaxElementBytes)", ErrTooLarge, size, a.elementBytes)
 }
 
 // Handle makes fn the handler for incoming transfers of the array. fn is called on the world's
@@ -206,14 +212,13 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, t)
 }
 
-// fields describes the fields of an element. A sender whose elements have other fields is told
-// this.
+// fields describes the fields of an element, for a sender whose elements have different fields.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
 // decode is the decodeFunc of the array. It decodes count elements from b, or all elements in b if
-// count is negative, but stops early once the batch takes batchBytes of memory.
+// count is negative, but stops early once the batch has reached batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
 	rest := b
@@ -224,7 +229,7 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 		var memory int
 		rest, memory, err = a.next(rest, &batch[len(batch)-1])
 		if err != nil {
-			// The elements before this one are fine. Return them along with the error.
+			// The elements before this one are valid, so return them along with the error.
 			batch = batch[:len(batch)-1]
 			break
 		}
@@ -235,18 +240,18 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	p.units = int64(len(batch))
 	p.fresh = true
 	if err == nil && len(rest) == 0 && len(batch) < count {
-		err = fmt.Errorf("%d elements where %d were announced", len(batch), count)
+		err = fmt.Errorf("only %d elements of %d announced", len(batch), count)
 	}
 	return p, err
 }
 
 // next decodes an element into item and validates it. memory is the number of bytes that the
-// element takes in addition to item itself, such as the content of its slices. After an error, rest
+// element uses in addition to item itself, such as the content of its slices. After an error, rest
 // is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
-		err = a.check(len(b) - len(rest))
+		err = a.checkSize(len(b) - len(rest))
 	}
 	if err == nil {
 		err = a.validate(item)
@@ -260,8 +265,8 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 // batchCap returns the capacity to allocate for a batch of count elements, or of an unknown
 // number if count is negative.
 //
-// We can't trust count, which the sender chose. The memory of the batch is therefore limited to
-// batchBytes, and to four times the bytes received.
+// The sender chose count, which can't be trusted, so the capacity is limited to batchBytes of
+// memory and to four elements for each byte received.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	maxCap := min(1+4*bytes/size, 1+batchBytes/size)
@@ -271,24 +276,25 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, maxCap)
 }
 
-// An IncomingArray is an array at its receiver. Its elements are either pushed to the application,
-// by OnBatch, or pulled by it, with Batches or Collect. The sender has to wait until they are
+// An IncomingArray is an array at its receiver. OnBatch pushes its elements to the application,
+// whereas Batches and Collect let the application pull them. The sender waits until they are
 // consumed.
 type IncomingArray[T any] struct {
 	Incoming
 	claimed bool // set by OnBatch, Batches or Collect
 }
 
-// OnBatch makes the world's goroutine call fn with the elements, batch by batch and in order.
+// OnBatch registers fn to be called on the world's goroutine with the elements, batch by batch and
+// in order.
 //
-// In each tick in which elements are waiting, fn is called at least once. It is called again until
-// the tick has used up its time for bulk, which is an eighth of the time between two ticks.
+// Each tick in which elements are waiting calls fn at least once, and again until the tick has used
+// up its time for bulk, which is an eighth of the time between two ticks.
 //
 // OnBatch must be called by the transfer's handler. It panics if fn is nil, or if OnBatch,
 // Batches or Collect was called before.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
-		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
+		panic(fmt.Sprintf("stream: OnBatch of %v: function is nil", &a.in.header))
 	}
 	a.claim("OnBatch")
 	a.in.delivery.onBatch = func(batch any) { fn(batch.([]T)) }
@@ -297,7 +303,7 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	a.in.delivery.onTick = true
 }
 
-var errLoopLeft = errors.New("the loop over Batches was left")
+var errLoopLeft = errors.New("loop over Batches ended early")
 
 // Batches yields the elements, batch by batch and in order. If the transfer fails, the last
 // pair holds the error. Leaving the loop early cancels the transfer. Batches blocks, so it must
@@ -305,8 +311,8 @@ var errLoopLeft = errors.New("the loop over Batches was left")
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
-		// If the loop is left early, perhaps by a panic, this cancels the transfer. Otherwise
-		// the transfer has ended already, and Cancel is a no-op.
+		// If the loop is left early, perhaps by a panic, cancel the transfer. Otherwise the
+		// transfer has already ended, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
 		for {
 			p, err := a.in.delivery.pull(ctx)
@@ -329,9 +335,9 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 // Collect returns all elements. If ctx ends before the transfer is complete, Collect cancels
 // the transfer.
 //
-// Config.MaxBytes only limits the encoded size. In memory, structs of zeros take about twenty times
-// as much, and maps up to a hundred times as much. If the peer isn't trusted, use Batches and count
-// the elements.
+// Config.MaxBytes only limits the encoded size. In memory, structs of zeros are about twenty times
+// as large, and maps up to a hundred times. If the peer isn't trusted, use Batches and count the
+// elements.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
@@ -343,11 +349,11 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim panics if OnBatch, Batches or Collect has been called before. by is the name of the method
-// that is being called now.
-func (a *IncomingArray[T]) claim(by string) {
+// claim panics if OnBatch, Batches or Collect was called before. method is the one being called
+// now.
+func (a *IncomingArray[T]) claim(method string) {
 	if a.claimed {
-		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))
+		panic(fmt.Sprintf("stream: %s of %v: OnBatch, Batches or Collect was already called", method, &a.in.header))
 	}
 	a.claimed = true
 }

@@ -46,7 +46,7 @@ func TestElementsAreValidatedWhenTheyLeave(t *testing.T) {
 		require.NoError(n, uprights.Send(n.ctx, n.server.peer, []upright{{0}, {359}}))
 		err := uprights.Send(n.ctx, n.server.peer, []upright{{0}, {math.NaN()}})
 		require.ErrorIs(n, err, ErrCanceled)
-		require.ErrorContains(n, err, "element 1: refused: it leans")
+		require.ErrorContains(n, err, "element 1: invalid: it leans")
 	})
 }
 
@@ -58,7 +58,7 @@ func TestElementsAreValidatedWhenTheyArrive(t *testing.T) {
 		require.NoError(t, err)
 	}
 	d, err := uprights.decode(b, 3)
-	require.EqualError(t, err, "refused: it leans")
+	require.EqualError(t, err, "invalid: it leans")
 	require.EqualValues(t, 2, d.units, "the index of the bad one")
 	require.Equal(t, []upright{{1}, {2}}, d.batch)
 }
@@ -95,7 +95,7 @@ func TestDecodedElementsAreChargedByTheirMemory(t *testing.T) {
 }
 
 func TestMaxElementBytesBelowEveryElement(t *testing.T) {
-	require.PanicsWithValue(t, `stream: array "x": MaxElementBytes is 8, but every element takes at least 10 bytes`,
+	require.PanicsWithValue(t, `stream: array "x": MaxElementBytes is 8, but every element has at least 10 bytes`,
 		func() { NewArray[upright]("x", MaxElementBytes(8)) })
 	NewArray[upright]("x", MaxElementBytes(10))
 	require.Panics(t, func() { NewArray[upright]("x", MaxElementBytes(-1)) })

@@ -19,12 +19,12 @@ type arrival struct {
 	takenBytes int64 // memory of blocks that the writer has taken but that aren't consumed yet
 	usage      usage // how much of its credit the sender uses
 
-	// Wakes the writer when a part or the end message has arrived, when the delivery has room
-	// again, and when the transfer has ended.
+	// Wakes the writer when a part or the end message arrives, when the delivery has room again,
+	// and when the transfer ends.
 	changed sync.Cond
 
-	// Bytes that arrived early, before we answered the header. They are part of receiver.early.
-	// Only used on the world's goroutine.
+	// Bytes that arrived early, that is, before we answered the header. They are included in
+	// receiver.early. Only used on the world's goroutine.
 	early int64
 }
 
@@ -40,7 +40,7 @@ func (a *arrival) add(p part) error {
 	}
 	maxBytes := in.peer.streams.config.maxBytes()
 	if p.offset+int64(len(p.data)) > maxBytes {
-		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d bytes", ErrTooLarge, maxBytes))
+		in.finishLocked(fmt.Errorf("%w: content exceeds %d bytes (stream.Config.MaxBytes)", ErrTooLarge, maxBytes))
 		return nil
 	}
 	if err := a.countEarly(len(p.data)); err != nil {
@@ -55,8 +55,8 @@ func (a *arrival) add(p part) error {
 }
 
 // countEarly counts n bytes of a part as early, unless we have answered the header. All transfers
-// of a peer share a limit on early bytes, which we announced in the limits message. A sender that
-// exceeds it has broken the protocol, so countEarly returns an error.
+// of a peer share the limit on early bytes that our limits message announced. countEarly returns an
+// error if the sender has exceeded it, because that breaks the protocol.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -66,7 +66,8 @@ func (a *arrival) countEarly(n int) error {
 	r.early += int64(n)
 	limit := r.earlyLimit()
 	if r.early > limit {
-		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.early, limit)
+		return fmt.Errorf("%w: %d bytes arrived before their headers were answered; the limit is %d",
+			errNoCredit, r.early, limit)
 	}
 	return nil
 }
@@ -88,15 +89,15 @@ func (a *arrival) addCharged(p part) error {
 	}
 	a.usage.move(time.Now(), next, a.parts.next)
 	if a.in.answer.replied {
-		// takeBack may have withdrawn memory that the sender didn't use. The sender uses it now.
+		// takeBack may have withdrawn memory that the sender wasn't using but is using now.
 		a.in.answer.cover(a.in.answer.credit.ahead)
 	}
 	more := a.parts.held - before
 	if more > 0 && peer.receiver.hold(more) {
 		return nil
 	}
-	// Either there is no room, or the part took no memory. Even without room, we charge for the
-	// part, because we hold it until the transfer has ended.
+	// Either there is no room, or the part took no more memory. Charge for it in any case, because
+	// we hold it until the transfer ends.
 	peer.account.MustHold(more)
 	if more > 0 {
 		a.in.finishLocked(peer.receiver.noMemory())
@@ -104,8 +105,7 @@ func (a *arrival) addCharged(p part) error {
 	return nil
 }
 
-// resume drops the content that has arrived below offset, because the store has it. The caller
-// holds mu.
+// resume discards the content before offset, because the store has it. The caller holds mu.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
@@ -122,12 +122,12 @@ func (a *arrival) onEnd(m end) error {
 	case a.in.finished:
 		return nil
 	case a.endMessage != nil:
-		return fmt.Errorf("transfer %d ended twice", m.id)
+		return fmt.Errorf("second end of transfer %d", m.id)
 	case h.kind == kindBlob && h.size >= 0 && m.size != h.size, m.count != h.count:
-		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d",
+		return fmt.Errorf("end of transfer %d has %d bytes and %d elements; its header has %d and %d",
 			m.id, m.size, m.count, h.size, h.count)
 	case len(m.sum) != h.hash.size():
-		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d",
+		return fmt.Errorf("end of transfer %d has a digest of %d bytes; a digest by %v has %d",
 			m.id, len(m.sum), h.hash, h.hash.size())
 	}
 	a.endMessage = &m
@@ -135,39 +135,38 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error if a part ends beyond the size that the sender gave. If stored content
-// ends beyond it, the sender isn't to blame, and checkStored ends the transfer instead. The caller
-// holds mu.
+// checkEnd returns an error if a part ends beyond the size that the sender gave. It isn't the
+// sender's fault if stored content ends beyond that size, so in this case checkEnd merely ends the
+// transfer. The caller holds mu.
 func (a *arrival) checkEnd() error {
-	a.checkStored(0)
+	a.failIfStoreHasMore(0)
 	if a.in.finished {
 		return nil
 	}
 	size, last := a.contentSize(), a.parts.end()
 	if size >= 0 && last > size {
-		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", a.in.header.id, last, size)
+		return fmt.Errorf("transfer %d has a part that ends at byte %d; the content ends at byte %d",
+			a.in.header.id, last, size)
 	}
 	return nil
 }
 
-// checkStored ends the transfer if more bytes or elements are stored under its key than it has. The
-// store must then have different content, which the writer deletes. The sender can't know what we
-// have stored, so this doesn't break the protocol. The caller holds mu.
-func (a *arrival) checkStored(elements int64) {
+// failIfStoreHasMore ends the transfer if more bytes or elements are stored under its key than the
+// sender has. The store then must have different content, which the writer deletes. Since the
+// sender can't know what we have stored, this doesn't break the protocol. The caller holds mu.
+func (a *arrival) failIfStoreHasMore(elements int64) {
 	h := &a.in.header
 	size := a.contentSize()
 	switch {
 	case size >= 0 && a.parts.base > size:
-		a.in.finishLocked(fmt.Errorf("%w: its sender has %d bytes, %d are stored of it",
-			ErrDigest, size, a.parts.base))
+		a.in.finishLocked(fmt.Errorf("%w: sender has %d bytes, but %d are stored", ErrDigest, size, a.parts.base))
 	case h.kind == kindArray && elements > h.count:
-		a.in.finishLocked(fmt.Errorf("%w: its sender has %d elements, %d are stored of it",
-			ErrDigest, h.count, elements))
+		a.in.finishLocked(fmt.Errorf("%w: sender has %d elements, but %d are stored", ErrDigest, h.count, elements))
 	}
 }
 
-// contentSize returns the size of the content in bytes, or -1 while it is unknown. It's unknown
-// before the header, and for an array until the end message. The caller holds mu.
+// contentSize returns the size of the content in bytes, or -1 while it's unknown: before the header
+// and, for an array, before the end message. The caller holds mu.
 func (a *arrival) contentSize() int64 {
 	if a.endMessage != nil {
 		return a.endMessage.size
@@ -176,7 +175,7 @@ func (a *arrival) contentSize() int64 {
 }
 
 // next waits for the next block in order and returns it, or returns nil after the last block. The
-// caller owns the block. next is called on the writer's goroutine.
+// caller owns the block and must be the writer's goroutine.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -186,7 +185,8 @@ func (a *arrival) next() (*block, error) {
 		case a.in.finished:
 			return nil, a.in.endedLocked()
 		case a.endMessage != nil && a.parts.next > a.endMessage.size:
-			return nil, fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, a.endMessage.size, a.parts.next)
+			return nil, fmt.Errorf("%w: sender hashed %d bytes, but %d arrived",
+				ErrDigest, a.endMessage.size, a.parts.next)
 		case a.in.delivery.room() && len(a.parts.ready) > 0:
 			b := a.parts.take()
 			a.takenBytes += b.cost()
@@ -222,14 +222,14 @@ func (a *arrival) isLast(b *block) bool {
 	return h.total() >= 0 && h.progress(b.end(), b.index+int64(b.count)) >= h.total()
 }
 
-// drop is called when a block that the writer took needs no more memory. The caller holds
+// drop stops charging for a block that the writer took, once its memory is free. The caller holds
 // mu.
 func (a *arrival) drop(cost int64) {
 	a.takenBytes -= cost
 	a.in.peer.account.Drop(cost)
 }
 
-// free frees all memory when the transfer ends, and lets the writer know. The caller holds mu.
+// free frees all memory when the transfer ends, and wakes the writer. The caller holds mu.
 func (a *arrival) free() {
 	a.in.peer.account.Drop(a.parts.held + a.takenBytes)
 	a.takenBytes = 0

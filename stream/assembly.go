@@ -7,19 +7,20 @@ import (
 	"slices"
 )
 
-// maxParked is the maximum number of parts that may wait for an earlier one. It is enough for 32
-// lanes of 255 entries each, even if every entry is a part.
+// maxParked is the maximum number of parts that may wait for an earlier one. It's as many as all
+// lanes can have in flight if every entry of their reliable buffers, of which 255 are usable, is a
+// part.
 const maxParked = maxLanes * 255
 
 // Errors for a sender that broke the protocol.
 var (
-	errNoCredit = errors.New("stream: part beyond the credit")
-	errOverlap  = errors.New("stream: parts overlap")
-	errParked   = errors.New("stream: too many parts out of order")
+	errNoCredit = errors.New("part exceeds the credit")
+	errOverlap  = errors.New("parts overlap")
+	errParked   = errors.New("too many parts out of order")
 )
 
-// An assembly is the reassembly buffer of a transfer. It takes parts in any order, and returns
-// their content in order. It copies each part once, and accepts nothing beyond limit.
+// An assembly is the reassembly buffer of a transfer. It accepts parts up to limit in any order and
+// returns their content in order. It copies each part once.
 type assembly struct {
 	base  int64 // the store has everything before this offset; set by resume
 	next  int64 // offset of the first missing byte
@@ -34,10 +35,10 @@ type assembly struct {
 func (a *assembly) add(p part) error {
 	last := p.offset + int64(len(p.data))
 	if last > a.limit {
-		return fmt.Errorf("%w: bytes %d to %d, limit %d", errNoCredit, p.offset, last, a.limit)
+		return fmt.Errorf("%w: part has bytes %d to %d; the limit is %d", errNoCredit, p.offset, last, a.limit)
 	}
 	if last <= a.base {
-		return nil // the sender didn't know yet that we have these bytes
+		return nil // sent before the sender knew that we have these bytes
 	}
 	if p.offset < a.base {
 		p.data = p.data[a.base-p.offset:]
@@ -66,8 +67,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. Small parts are joined into blocks of up to the size of a full part.
-// Otherwise each of them would take up a block while it waits for a slow consumer.
+// queue makes a part ready. It joins small parts into blocks of up to the size of a full part,
+// because each of them would otherwise take up a block while it waits for a slow consumer.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
@@ -84,7 +85,7 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy copies p into a new block. The data of p belongs to the message in which it arrived.
+// copy copies p into a new block, because the data of p is only valid while its message is handled.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
 	b.offset = p.offset
@@ -95,8 +96,8 @@ func (a *assembly) copy(p part) *block {
 	return b
 }
 
-// queueParked makes a parked block ready. If the block is small, it goes through queue, which
-// may join it with others.
+// queueParked makes a parked block ready. A small block goes through queue, which may join it with
+// others.
 func (a *assembly) queueParked(b *block) {
 	if b.size() > partBytes/4 {
 		a.ready = append(a.ready, b)
@@ -120,7 +121,7 @@ func (a *assembly) park(p part) error {
 	case found, overlapsPrevious, overlapsNext:
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	case len(a.parked) >= maxParked:
-		return fmt.Errorf("%w: %d wait for byte %d", errParked, len(a.parked), a.next)
+		return fmt.Errorf("%w: %d are waiting for byte %d", errParked, len(a.parked), a.next)
 	}
 	a.parked = slices.Insert(a.parked, i, a.copy(p))
 	return nil
@@ -134,7 +135,7 @@ func (a *assembly) end() int64 {
 	return a.next
 }
 
-// resume drops everything before base, because the store has it.
+// resume discards everything before base, because the store has it.
 func (a *assembly) resume(base int64) {
 	a.base = base
 	a.next = max(a.next, base)
@@ -153,7 +154,8 @@ func (a *assembly) resume(base int64) {
 	}
 }
 
-// take returns the next block in order, or nil if there is none. The caller owns it.
+// take removes and returns the next block in order, or returns nil if there is none. The caller
+// owns the block.
 func (a *assembly) take() *block {
 	if len(a.ready) == 0 {
 		return nil
@@ -175,7 +177,7 @@ func (a *assembly) free() {
 	a.held = 0
 }
 
-// trimAll frees the blocks before base, and trims the block that base falls into.
+// trimAll frees the blocks that end before base, and trims the block that contains base.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(b *block) bool {
 		if b.end() <= base {

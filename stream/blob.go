@@ -21,7 +21,7 @@ func NewBlob(name string) *Blob {
 // mustTopic panics unless name can be the name of a topic.
 func mustTopic(name string) {
 	if name == "" || len(name) > maxTopicBytes {
-		panic(fmt.Sprintf("stream: topic name %q has %d bytes, not 1 to %d", name, len(name), maxTopicBytes))
+		panic(fmt.Sprintf("stream: topic name %q has %d bytes; it must have 1 to %d", name, len(name), maxTopicBytes))
 	}
 }
 
@@ -29,16 +29,15 @@ func mustTopic(name string) {
 // reads more than size bytes. For a file that may grow, pass -1.
 //
 // Start returns at once, and a goroutine of the transfer reads r from its current position. If the
-// transfer fails, a Read may still be in progress, and the bytes that it returns are dropped. A
+// transfer fails, a Read may still be in progress, and the bytes that it returns are discarded. A
 // second attempt, even one that resumes with a [Key], therefore needs a new reader at the beginning
 // of the content. For a file, use io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
-		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
+		return nil, fmt.Errorf("stream: Start of blob %q: reader is nil", b.name)
 	}
 	if size > maxSize {
-		return nil, fmt.Errorf("%w: blob %q of %d bytes; a header can say %d",
-			ErrTooLarge, b.name, size, int64(maxSize))
+		return nil, fmt.Errorf("%w: blob %q has %d bytes; the limit is %d", ErrTooLarge, b.name, size, int64(maxSize))
 	}
 	size = max(size, -1)
 	return peer.start(header{kind: kindBlob, topic: b.name, size: size}, &blobSource{r: r, left: size}, opts)
@@ -52,10 +51,10 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 
 // Create starts a blob whose content the caller writes.
 //
-// Each Write waits until the transfer has read its bytes, so collect small writes in a
-// bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns
-// out to have all content already, because of its [Key], Write discards the rest. Close marks
-// the end of the content, and Wait returns when the receiver has consumed all of it.
+// Each Write waits until the transfer has read its bytes, so small writes should be collected in a
+// bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns out to
+// have stored all content under its [Key], Write discards the rest. Close marks the end of the
+// content, and Wait returns when the receiver has consumed all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -63,8 +62,7 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		return nil, err
 	}
 	go func() {
-		// Once the transfer has ended, nothing reads the pipe any more. Don't let a Write wait for
-		// a reader.
+		// Nothing reads the pipe after the transfer has ended, so a Write must not wait for that.
 		<-t.Done()
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
@@ -86,7 +84,7 @@ func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, t)
 }
 
-// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and
+// An OutgoingBlob is a blob whose content the caller writes. [Blob.Create] returns it. Write and
 // Close must not be called concurrently, but the methods of Transfer may be.
 type OutgoingBlob struct {
 	*Transfer
@@ -97,7 +95,7 @@ type OutgoingBlob struct {
 // Write implements io.Writer.
 func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	if o.peer.onWorld() {
-		return 0, fmt.Errorf("%w: OutgoingBlob.Write; write on another goroutine", ErrBlocking)
+		return 0, fmt.Errorf("%w: OutgoingBlob.Write: use another goroutine", ErrBlocking)
 	}
 	if err := o.Err(); err != nil {
 		return 0, err
@@ -107,14 +105,14 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	}
 	n, err := o.pipe.Write(p)
 	if err == io.ErrClosedPipe {
-		// The transfer is complete, because the receiver already had all content under its key.
+		// The transfer is complete, because the receiver had stored all content under its key.
 		return len(p), nil
 	}
 	return n, err
 }
 
-// Close marks the end of the content. It never waits and never fails. To find out whether the blob
-// has arrived, use Wait. To abort the blob, use Cancel.
+// Close marks the end of the content. It never blocks and never fails. Use Wait to find out whether
+// the blob has arrived, and Cancel to abort it.
 func (o *OutgoingBlob) Close() error {
 	o.closed = true
 	return o.pipe.Close()
@@ -124,19 +122,19 @@ func (o *OutgoingBlob) Close() error {
 // concurrently.
 //
 // Read waits for the sender, and the sender waits if nobody reads. Read returns the last piece only
-// after the digest was verified. After that, it returns io.EOF. Once the last piece was read, the
-// transfer is complete, and the sender is told.
+// after the digest has been verified, and then io.EOF. Once the last piece has been read, the
+// transfer is complete and the sender is notified.
 //
-// If content should count as consumed only once it was written elsewhere, use WriteTo, as io.Copy
-// does. It counts a piece after writing it.
+// If content should count as consumed only once it has been written elsewhere, use WriteTo, as
+// io.Copy does. It counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
-	held piece  // the piece being read; released when rest is empty
-	rest []byte // the part of held that is left to read
+	held piece  // the piece being read; released once rest is empty
+	rest []byte // what is left to read of held
 }
 
-// Size returns the size of the blob in bytes, or -1 if the sender did not know it at the
-// start.
+// Size returns the size of the blob in bytes, or -1 if the sender did not know it when it started
+// the transfer.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.
@@ -171,7 +169,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 		total += int64(n)
 		b.rest = b.rest[n:]
 
-		// Bytes that the Writer has taken count as consumed even if it fails.
+		// Bytes that were written count as consumed even if the Write failed.
 		if len(b.rest) == 0 {
 			b.release()
 		} else if err == nil {
@@ -183,7 +181,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless some of the current piece is left.
+// fetch waits for the next piece unless the current one has bytes left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -197,8 +195,7 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release is called when the held piece was read completely. It frees the piece and counts it
-// as consumed.
+// release frees the held piece, which has been read completely, and counts it as consumed.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
@@ -212,14 +209,14 @@ type blobSource struct {
 	throttle throttle
 }
 
-func (s *blobSource) callee() string { return "Read of the source" }
-func (s *blobSource) borrows() bool  { return false }
+func (s *blobSource) callback() string { return "Read of the source" }
+func (s *blobSource) borrows() bool    { return false }
 
-// maxEmptyReads is the maximum number of consecutive Reads that return neither bytes nor an error.
-// It's the same as in package bufio.
+// maxEmptyReads is the maximum number of consecutive Reads that return neither bytes nor an error,
+// as in package bufio.
 const maxEmptyReads = 100
 
-// fill reads at most one block. It calls Read only once, unless Read returns nothing.
+// fill reads at most one block. It calls Read only once unless Read returns nothing.
 func (s *blobSource) fill(b *block, _ int64) error {
 	room := b.room()
 	if s.left >= 0 {
@@ -236,7 +233,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	for range maxEmptyReads {
 		n, err := s.r.Read(room)
 		if n < 0 || n > len(room) {
-			return fmt.Errorf("%T read %d bytes into a buffer of %d", s.r, n, len(room))
+			return fmt.Errorf("%T returned %d bytes from a Read of %d", s.r, n, len(room))
 		}
 		b.buf = b.buf[:len(b.buf)+n]
 		if s.left >= 0 {
@@ -245,7 +242,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 		if throttled {
 			s.throttle.wait(n)
 		}
-		err = s.ended(err)
+		err = s.fillError(err)
 		if n > 0 || err != nil {
 			return err
 		}
@@ -253,17 +250,18 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	return io.ErrNoProgress
 }
 
-// ended returns the error of fill for the error of a Read. It is io.EOF if all content was read.
-func (s *blobSource) ended(err error) error {
+// fillError returns the error of fill after a Read that returned err. It is io.EOF if all content
+// has been read.
+func (s *blobSource) fillError(err error) error {
 	switch {
 	case s.left == 0:
 		return io.EOF
 	case err == io.EOF && s.left > 0:
-		return fmt.Errorf("the source ended %d bytes short of the size given to Start, "+
-			"which reads it from where it stands: %w", s.left, io.ErrUnexpectedEOF)
+		return fmt.Errorf("source ended %d bytes short of the size given to Start, "+
+			"which reads from the current position: %w", s.left, io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
 		return &concealed{
-			public: "the sender could not read its source",
+			public: "sender could not read its source",
 			cause:  fmt.Errorf("reading the source: %w", err),
 		}
 	}
@@ -278,8 +276,8 @@ type throttle struct {
 	rate int       // bytes per second; 0 means no limit
 	due  time.Time // when the next read may begin; zero before the first wait
 
-	// skips reports whether the receiver has the content at an offset. We read such content only to
-	// hash it, so there is no need to read it slowly.
+	// skips reports whether the receiver already has the content at an offset. Such content isn't
+	// sent but only read to be hashed, so the rate doesn't apply to it.
 	skips func(offset int64) bool
 }
 
@@ -288,16 +286,22 @@ func (t *throttle) applies(offset int64) bool {
 	return t.rate > 0 && !t.skips(offset)
 }
 
-// limit cuts room down to the size that may be read at once. This is what the rate allows in a
-// twentieth of a second, so that a reader that is stopped never sleeps for long.
-func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
+const (
+	// readsPerSecond limits a read to what the rate allows in a twentieth of a second, so that a
+	// reader that is stopped never sleeps for long.
+	readsPerSecond = 20
+	// catchUp is the maximum delay that a source may make up for by exceeding its rate.
+	catchUp = 250 * time.Millisecond
+)
 
-// catchUp is the maximum delay that a source may make up for by exceeding its rate.
-const catchUp = 250 * time.Millisecond
+// limit returns the front of room that may be read at once.
+func (t *throttle) limit(room []byte) []byte {
+	return room[:min(len(room), max(1, t.rate/readsPerSecond))]
+}
 
-// wait sleeps for the time that n bytes take at the rate. If the source has fallen behind, because
-// of slow reads or because sleeps end late on a busy machine, wait sleeps that much less. That way,
-// such delays don't lower the rate.
+// wait sleeps for the time that n bytes take at the rate, minus the time by which the source has
+// fallen behind. Slow reads, and sleeps that end late on a busy machine, therefore don't lower the
+// rate.
 func (t *throttle) wait(n int) {
 	now := time.Now()
 	earliest := now.Add(-catchUp)

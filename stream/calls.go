@@ -23,8 +23,8 @@ type Caller[A any] interface {
 }
 
 // Wrap returns a Caller of []T for an RPC whose argument contains a []T and other data. wrap builds
-// the argument around the given items. Before the first RPC, [Calls] also calls wrap once with no
-// items, to find the size of the rest of the argument.
+// the argument around the given items. Before the first RPC, [Calls] also calls wrap once without
+// items, to determine the size of the rest of the argument.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrappedCaller[T, A]{call, wrap}
 }
@@ -59,11 +59,11 @@ func (w wrappedCaller[T, A]) multicast() bool { return isMulticast(w.call) }
 // CallsConfig adjusts one [Calls]. The zero value does what the article does (see the package
 // comment): RPCs of 32 KiB, a gate at half of the reliable buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC, which tells the peer that it has everything. It is called after the
+	// End is the closing RPC, which tells the peer that it has all items. It is called after the
 	// last items and arrives after them. If End is nil, there is no closing RPC.
 	End Caller[rpc.None]
-	// Gate decides before each RPC whether it may be sent yet. Its QueueTime limits how long
-	// the actor's other RPCs have to wait behind the items.
+	// Gate decides whether the next RPC may be sent yet. Its QueueTime limits how long the actor's
+	// other RPCs have to wait behind the items.
 	Gate Gate
 	// MaxBytesPerRPC limits the bytes of items in one RPC. The default is 32 KiB, and the
 	// maximum is 64 KiB minus headers.
@@ -83,15 +83,15 @@ type CallsConfig struct {
 // change until Done is closed.
 func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	if isMulticast(call) {
-		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; "+
-			"use a Client RPC", call)
+		return nil, fmt.Errorf("stream: Calls of %v: multicast has a separate reliable buffer for each client: "+
+			"use a client RPC", call)
 	}
 	if actor == nil {
-		return nil, fmt.Errorf("stream: Calls of %v on a nil *Actor", call)
+		return nil, fmt.Errorf("stream: Calls of %v: actor is nil", call)
 	}
 	if call.Delivery() != rpc.Reliable {
-		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, "+
-			"so it fills no reliable buffer and all of it would leave at once", call)
+		return nil, fmt.Errorf("stream: Calls of %v: delivery is not rpc.Reliable, "+
+			"so no reliable buffer would limit the calls", call)
 	}
 
 	c, err := newCalling(call, actor, items, config)
@@ -101,10 +101,10 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// newCalling starts a Calling. It checks before the first RPC that everything fits. Only an item
-// that is larger than MaxElementBytes goes unnoticed until its RPC is due.
+// newCalling starts a Calling. It checks before the first RPC that everything fits, except that an
+// item larger than MaxElementBytes goes unnoticed until its RPC is due.
 func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
-	// Find the number of items that fit into an RPC, and the maximum size of the RPC.
+	// Determine how many items fit into an RPC, and the maximum size of the RPC.
 	item, err := itemCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ type Calling struct {
 
 	// Set by start, and only used on the world's goroutine.
 	//
-	// If the actor has no connection, the calls run in this world. In this case, there is no
-	// reliable buffer, and local takes the place of the actor's channel.
+	// If the actor has no connection, the calls run in this world. There is no reliable buffer
+	// then, and local takes the place of the actor's channel.
 	conn    *rpc.Conn     // nil if the calls run in this world
 	channel rpc.Channel   // of the actor; not set if conn is nil
 	local   *localChannel // nil unless conn is nil
@@ -171,9 +171,9 @@ type Calling struct {
 	done     chan struct{}
 }
 
-// Done returns a channel that is closed once the closing RPC is in the reliable buffer, or when Err
-// is set. The items may still be on their way. Only the peer knows when they have arrived. To find
-// out, the game needs an RPC in the other direction.
+// Done returns a channel that is closed when the last RPC is in the reliable buffer, or when the
+// calls fail. The items may still be on their way, and only an RPC of the game in the other
+// direction can tell when they have arrived.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
 // Err returns why not all items were sent. It returns nil until Done is closed.
@@ -190,18 +190,18 @@ func (c *Calling) Progress() Progress {
 	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
 }
 
-// Cancel stops the calls at the world's next tick, before the next RPC. The closing RPC is not
-// sent. Err then returns an error that Is ErrCanceled and wraps cause.
+// Cancel makes the world's next tick end the calls before the next RPC. The closing RPC is not
+// sent. Err then returns an error that wraps ErrCanceled and cause.
 func (c *Calling) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
-		extend.Wake(c.actor.World()) // a world that waits for events wouldn't tick otherwise
+		extend.Wake(c.actor.World()) // a world that waits for events would otherwise not tick
 	}
 }
 
-// start connects the pump to the actor's channel, and makes the world's ticks run c.
+// start connects the pump to the actor's channel, and adds c to the world's ticks.
 func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
 	ch, err := c.connect()
 	if err != nil {
@@ -221,7 +221,7 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 
 	callsOf(c.actor.World()).add(c)
 
-	// Once the connection or the world has ended, there may be no tick left to end c.
+	// Once the connection or the world has ended, there may be no more ticks to end c.
 	go afterEnd(c.parentDone(), c.done, func() time.Duration { return endGrace }, c.onOrphaned)
 	return nil
 }
@@ -238,7 +238,7 @@ func (c *Calling) parentDone() <-chan struct{} {
 // connect finds the channel whose reliable buffer the calls will use.
 func (c *Calling) connect() (Channel, error) {
 	if !c.actor.Alive() {
-		return nil, fmt.Errorf("the actor is destroyed: %w", ErrClosed)
+		return nil, fmt.Errorf("actor is destroyed: %w", ErrClosed)
 	}
 	c.conn = c.actor.Conn()
 	if c.conn == nil {
@@ -253,17 +253,18 @@ func (c *Calling) connect() (Channel, error) {
 	}
 	c.channel = c.actor.Channel(c.conn)
 	if !c.channel.Open() {
-		return nil, fmt.Errorf("the actor is not open for %v: %w", c.conn, ErrClosed)
+		return nil, fmt.Errorf("actor is not open to %v: %w", c.conn, ErrClosed)
 	}
 	return c.channel, nil
 }
 
-// makeCall runs call, which makes one RPC. If local is used, makeCall counts the RPC there.
+// makeCall runs call, which makes one RPC. If the calls run in this world, it counts the RPC in
+// local.
 func (c *Calling) makeCall(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		// The client has gone. Package rpc would count the call as dropped without returning an
-		// error, and Progress would include items that were never sent.
-		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
+		// error, so Progress would include items that were never sent.
+		return fmt.Errorf("channel to %v closed: %w", c.conn, ErrClosed)
 	}
 	err := call()
 	if err == nil && c.local != nil {
@@ -284,9 +285,9 @@ func (c *Calling) tick() {
 	c.publish(min(c.pump.Sent()*c.perRPC, c.items), done, err)
 }
 
-// pumpGuarded makes the calls that the gate allows. The encoding of an item is code of the game, so
-// it may panic. A panic ends the Calling. Unless the world has an rpc.Config.OnPanic, the panic
-// then continues through the tick.
+// pumpGuarded makes the calls that the gate allows. If the game's code, such as an item's encoding,
+// panics, the Calling ends. Unless rpc.Config.OnPanic handles the panic, it then continues through
+// the tick.
 func (c *Calling) pumpGuarded() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -295,13 +296,13 @@ func (c *Calling) pumpGuarded() (done bool, err error) {
 			c.fail(err)
 		}
 	}()
-	function := func() string { return "Calls of " + c.name + ": an item's encoding, or the function of Wrap" }
+	function := func() string { return "Calls of " + c.name + ": encoding of an item, or the function given to Wrap" }
 	returned = c.actor.World().Guard(c.conn, function, func() { done, err = c.pump.Tick() })
 	return done, err
 }
 
-// publish makes the number of items sent visible to the application. If done is set or err
-// isn't nil, it also ends the Calling.
+// publish makes the number of items sent visible to the application. It ends the Calling if done
+// is set or err isn't nil.
 func (c *Calling) publish(sent int, done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,14 +312,14 @@ func (c *Calling) publish(sent int, done bool, err error) {
 	c.sent = sent
 	c.ended = done || err != nil
 	if err != nil {
-		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, sent, c.items, err)
+		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items sent: %w", c.name, sent, c.items, err)
 	}
 	if c.ended {
 		close(c.done)
 	}
 }
 
-// fail ends the Calling with an error. The items sent until then stay counted.
+// fail ends the Calling with an error. It doesn't change the number of items sent.
 func (c *Calling) fail(err error) { c.publish(int(c.Progress().Sent), false, err) }
 
 // hasEnded reports whether the Calling has ended, and therefore needs no more ticks.
@@ -331,15 +332,15 @@ func (c *Calling) hasEnded() bool {
 // onOrphaned ends the Calling if its connection or world has ended and no tick has noticed. It runs
 // on its own goroutine.
 func (c *Calling) onOrphaned() {
-	cause := errors.New("their world was closed")
+	cause := errors.New("world closed")
 	if c.conn != nil {
 		cause = c.conn.Err()
 	}
 	c.fail(fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// checkUsable returns an error if the Calling has been canceled, or if further calls wouldn't have
-// the same destination as the first one.
+// checkUsable returns an error if the Calling was canceled, or if further calls wouldn't have the
+// same destination as the first one.
 func (c *Calling) checkUsable() error {
 	c.mu.Lock()
 	err := c.canceled
@@ -348,33 +349,32 @@ func (c *Calling) checkUsable() error {
 	case err != nil:
 		return err
 	case !c.actor.Alive():
-		return fmt.Errorf("%w: the actor was destroyed or closed", ErrClosed)
+		return fmt.Errorf("%w: actor was destroyed or closed", ErrClosed)
 	case c.actor.Conn() != c.conn:
-		return fmt.Errorf("%w: the actor has another owner", ErrCanceled)
+		return fmt.Errorf("%w: actor changed its owner", ErrCanceled)
 	case c.conn != nil && !c.channel.Open():
 		return fmt.Errorf("%w: %v", ErrClosed, c.conn)
 	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
-		return fmt.Errorf("%w: the actor was closed for %v", ErrClosed, c.conn)
+		return fmt.Errorf("%w: actor was closed for %v", ErrClosed, c.conn)
 	}
 	return nil
 }
 
 // A localChannel stands in for the reliable buffer if the calls run in this world and never reach a
-// network. It lets each tick make as many calls as half a reliable buffer would hold.
+// network. It lets each tick make as many calls as half a reliable buffer holds.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 
-// localSlots is UE's RELIABLE_BUFFER. There is no channel that could tell the number of its slots.
+// localSlots is the size of a reliable buffer in Unreal Engine (RELIABLE_BUFFER), which is also
+// the default of package bunch.
 const localSlots = 256
 
 // A callList holds the active Callings of a world. It is only used on the world's goroutine.
-type callList struct {
-	active []*Calling
-}
+type callList struct{ active []*Calling }
 
-// callsOf returns the list of a world. The first Calls creates it, so that Calls works in a
-// world without Install.
+// callsOf returns the list of a world. The first call creates it, so that Calls works in a world
+// without Install.
 func callsOf(w *rpc.World) *callList {
 	return extend.Keep(w, func() any {
 		list := &callList{}
@@ -383,17 +383,17 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add makes c run from the next tick on.
+// add adds c to the list. Its first calls are made by the next tick.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
-	// We may be in a tick that has gone through the list already. Make sure that another tick
-	// follows, even in a world that waits for events.
+	// We may be in a tick that has already gone through the list, so ask for another tick in case
+	// the world waits for events.
 	extend.Wake(c.actor.World())
 }
 
-// tick runs all Callings. A Calling that is added during the tick has to wait for the next one.
+// tick runs all Callings except those that are added during the tick.
 func (l *callList) tick(time.Time) {
-	// Deferred, so that Callings that have ended are removed even if one of them panics.
+	// Deferred so that ended Callings are removed even if one of them panics.
 	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).hasEnded) }()
 	for _, c := range l.active {
 		c.tick()

@@ -263,7 +263,7 @@ func TestCallsEndWithTheirActorOwnerAndConnection(t *testing.T) {
 				c.do(c.network.server.world, func() { test.end(c) })
 				<-calling.Done()
 				require.ErrorIs(c, calling.Err(), test.want)
-				require.ErrorContains(c, calling.Err(), "of 50000 items were sent")
+				require.ErrorContains(c, calling.Err(), "of 50000 items sent")
 			})
 		})
 	}
@@ -274,17 +274,17 @@ func TestCallsRefuseWhatCannotWork(t *testing.T) {
 		c.do(c.network.server.world, func() {
 			a := c.server.actor
 			_, err := Calls(multicastData, a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "a Multicast has a reliable buffer for each client")
+			require.ErrorContains(c, err, "multicast has a separate reliable buffer for each client")
 			_, err = Calls(Wrap(multicastData, func(i []item) []item { return i }), a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "a Multicast has a reliable buffer for each client")
+			require.ErrorContains(c, err, "multicast has a separate reliable buffer for each client")
 			_, err = Calls(clientLoose, a, nil, CallsConfig{})
 			require.ErrorContains(c, err, "stream: Calls of StreamTestPlayer.ClientLoose: looseItem.Name is unbounded")
 			_, err = Calls(clientHuge, a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "an element may take 81003 bytes, but one RPC holds 65472")
+			require.ErrorContains(c, err, "element may have 81003 bytes; the limit is 65472")
 			_, err = Calls(clientReceiveData, a, nil, CallsConfig{MaxBytesPerRPC: 1 << 20})
 			require.ErrorContains(c, err, "MaxBytesPerRPC is 1048576")
 			_, err = Calls(clientReceiveData, a, nil, CallsConfig{Gate: Gate{Share: 2}})
-			require.ErrorContains(c, err, "share 2 of the reliable buffer")
+			require.ErrorContains(c, err, "Share is 2;")
 			require.NoError(c, c.network.server.world.Destroy(a))
 			_, err = Calls(clientReceiveData, a, nil, CallsConfig{})
 			require.ErrorIs(c, err, ErrClosed)
@@ -297,7 +297,7 @@ func TestCallsCheckTheReliableBuffer(t *testing.T) {
 	inCalls(t, setup{rpc: config}, func(c *callsTest) {
 		c.do(c.network.server.world, func() {
 			_, err := Calls(clientReceiveData, c.server.actor, nil, CallsConfig{})
-			require.ErrorContains(c, err, "RPCs of 30 entries each behind a gate at 16 of 32 could reach 45 outstanding, but 31 are usable")
+			require.ErrorContains(c, err, "RPCs of 30 entries with a gate at 16 of 32 could have 45 outstanding, but only 31 are usable")
 			_, err = Calls(clientReceiveData, c.server.actor, nil, CallsConfig{MaxBytesPerRPC: 16 << 10})
 			require.NoError(c, err)
 		})
@@ -309,7 +309,7 @@ func TestCallsOfAnUnreliableRPCAreRefused(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		c.do(c.network.server.world, func() {
 			_, err := Calls(clientHint, c.server.actor, testItems(50_000), CallsConfig{})
-			require.ErrorContains(c, err, "its delivery is not rpc.Reliable")
+			require.ErrorContains(c, err, "delivery is not rpc.Reliable")
 		})
 	})
 }
@@ -329,7 +329,7 @@ func TestCallsMeasureItemsInsideTheirArgument(t *testing.T) {
 		})
 		<-calling.Done()
 		require.ErrorIs(c, calling.Err(), ErrTooLarge)
-		require.ErrorContains(c, calling.Err(), "element 0 takes 3 bytes, its bound is 2")
+		require.ErrorContains(c, calling.Err(), "element 0 has 3 bytes; the limit is 2")
 	})
 }
 

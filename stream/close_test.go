@@ -226,6 +226,6 @@ func TestCallsEndWithTheConnection(t *testing.T) {
 		c.network.server.peer.conn.Close(0, "bye")
 		<-calling.Done()
 		require.ErrorIs(c, calling.Err(), ErrClosed)
-		require.ErrorContains(c, calling.Err(), "of 100000 items were sent")
+		require.ErrorContains(c, calling.Err(), "of 100000 items sent")
 	})
 }

@@ -24,9 +24,9 @@ type Config struct {
 	// learns the peer's fastest algorithm from its first message.
 	Hash Algorithm
 
-	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is rejected.
-	// If it is a blob that announces its size, it is rejected at the header. The default is 64 MiB.
-	// A negative value means no limit.
+	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is rejected,
+	// at its header if it is a blob that announces its size. The default is 64 MiB. A negative
+	// value means no limit.
 	MaxBytes int64
 
 	// MaxPending limits the received bytes of one transfer that are waiting for the application to
@@ -37,15 +37,15 @@ type Config struct {
 	// is 4 and the maximum 1,024. If it is negative, every transfer is rejected.
 	//
 	// Further transfers queue at their sender, highest [Weight] first. The next transfer begins
-	// when the sender learns that an earlier one was consumed. This is a round trip after it has
-	// sent the last byte of the earlier one. Raise the limit if you send many small transfers over
-	// a long path, or if an urgent transfer must not wait for a long one to end.
+	// when the sender learns that an earlier one was consumed, which is a round trip after it sent
+	// the last byte of the earlier one. Raise the limit to send many small transfers over a long
+	// path, or if an urgent transfer must not wait for a long one to end.
 	MaxTransfers int
 
-	// ReadTime is the time within which the application must start reading an incoming transfer, or
-	// set its OnBatch. After that, the transfer is rejected. Without a limit, a handler that
-	// forgets a transfer would block its sender forever. The default is 5 minutes. A negative value
-	// means no limit.
+	// ReadTime is the time within which the application must start reading an incoming transfer or
+	// call its OnBatch, before the transfer is rejected. Without a limit, a handler that forgets a
+	// transfer would block its sender forever. The default is 5 minutes. A negative value means no
+	// limit.
 	ReadTime time.Duration
 
 	// MaxMemory limits the memory that this world holds for all of its peers together, including
@@ -53,22 +53,22 @@ type Config struct {
 	// The default is 256 MiB.
 	//
 	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of about
-	// the first sixty connections, and then a third of a MiB for each. Together, all connections of
-	// one identity get at most seven eighths of this half. The same limit applies to all
-	// connections of one address that have no identity. From the other half of the memory, a
-	// connection gets at most half of what is free.
+	// the first sixty connections, and then a third of a MiB for each. All connections of one
+	// identity together get at most seven eighths of this half, as do all connections from one
+	// address that have no identity. From the other half of the memory, a connection gets at most
+	// half of what is free.
 	//
-	// A transfer waits if there is no memory for it. It is rejected if no waiting transfer could
+	// A transfer waits if there is no memory for it, and is rejected if no waiting transfer could
 	// begin for 30 s. If a transfer in progress needs more memory, its sender waits for credit, but
 	// there is always room for the next part. There is also room for content that is sent before
 	// headers are answered, unless another transfer of the same peer has stalled. Such content may
 	// exceed MaxMemory by a 16th of it or by 64 KiB.
 	//
 	// In addition, an eighth of MaxMemory is for content that this world's own transfers have read
-	// but their peers have not acknowledged yet. This is 32 MiB by default, or 64 KiB for each
-	// transfer if that is more. All transfers share this memory, but half of it is reserved for
-	// peers that have acknowledged more bytes than are now held for them. Other peers get a small
-	// part of the reserved half, and content that waits for credit gets none of it.
+	// but their peers have not acknowledged. This is 32 MiB by default, or 64 KiB for each transfer
+	// if that is more. All transfers share this memory, but half of it is reserved for peers that
+	// have acknowledged more bytes than are currently held for them. Other peers get a small part
+	// of the reserved half, and content that waits for credit gets none of it.
 	MaxMemory int64
 
 	// MaxQueued limits the number of outgoing transfers to one peer, both in progress and waiting.
@@ -80,7 +80,7 @@ type Config struct {
 	// transfers can't be resumed. Package disk provides a Store backed by a folder. A handler
 	// may choose another Store for its transfer with [Incoming.SetStore].
 	//
-	// The limits of a Store don't cause rejections. If the Store has no room for a transfer, or
+	// The limits of a Store do not cause rejections. If the Store has no room for a transfer, or
 	// if another transfer is writing the same content, the transfer continues without the Store
 	// and is counted in [Stats].Unstored. A game with quotas must reject transfers in its
 	// handlers.
@@ -105,7 +105,7 @@ func (c *Config) hashes() []Algorithm {
 	return all
 }
 
-// These methods return the fields that they're named after, or the defaults.
+// The following methods return the fields after which they are named, or the defaults.
 
 func (c *Config) maxBytes() int64         { return limit(c.MaxBytes, 64<<20) }
 func (c *Config) readTime() time.Duration { return limit(c.ReadTime, 5*time.Minute) }
@@ -118,17 +118,17 @@ func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 // answered.
 func (c *Config) early() int64 { return min(earlyBytes, c.maxPending()) }
 
-// limit returns field, or its default if it's zero, or no limit if it's negative.
-func limit[T ~int64](field, usual T) T {
+// limit returns field, defaultValue if field is zero, or no limit if field is negative.
+func limit[T ~int64](field, defaultValue T) T {
 	if field < 0 {
 		return math.MaxInt64
 	}
-	return cmp.Or(field, usual)
+	return cmp.Or(field, defaultValue)
 }
 
-// firstCredit returns the credit with which a transfer starts if free bytes of memory are free.
-// Half of MaxMemory is reserved for connections that hold little. The credit is 1/freeShare of the
-// free memory beyond this half, but at least the constant firstCredit and at most MaxPending.
+// firstCredit returns the credit with which a transfer starts, given the number of free bytes of
+// memory. It's 1/freeShare of what is free in excess of the reserved half of MaxMemory, but at
+// least the constant firstCredit and at most MaxPending.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
@@ -137,16 +137,16 @@ const (
 	// Outgoing content may use 1/stockShare of Config.MaxMemory. The default of 32 MiB is the
 	// bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// minStock is the part of this memory that every transfer may always use. It holds the part
-	// that is being sent, and the next part, which is being read. Without it, transfers would have
-	// to wait for each other.
+	// minStock is the amount of this memory that every transfer may always use. It holds the part
+	// that is being sent and the next part, which is being read, so that transfers needn't wait for
+	// each other.
 	minStock = 2 * blockBytes
 )
 
 // terms returns the memory limits of a connection that may send early bytes before its headers
 // are answered:
 //
-//   - Early covers the early bytes, and the maximum that their chunks can add.
+//   - Early covers the early bytes and the maximum that their chunks can add.
 //   - GoOn covers the chunk that content is waiting for.
 //   - Floor is the memory that the connection gets even if others hold a lot. It covers GoOn, the
 //     early bytes with their share of what chunks add, and one transfer with the minimum credit.
@@ -158,41 +158,43 @@ func (c *Config) terms(early int64) budget.Terms {
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
-// minPending is the minimum credit of a transfer. The largest element must fit into it. Otherwise
-// the element could never be sent.
+// minPending is the minimum credit of a transfer. The largest element must fit into it, because the
+// element could otherwise never be sent.
 const minPending = 64 << 10
 
-// The bytes that are charged for a transfer, in addition to its content.
+// The bytes that are charged for a transfer in addition to its content.
 const (
 	// incomingBytes covers its records, the stacks of two goroutines, and a BLAKE3 Hasher.
 	incomingBytes = 20 << 10
-	// waitingBytes covers only its records, while the transfer waits for its header or for memory.
+	// waitingBytes covers its records while the transfer waits for its header or for memory.
 	waitingBytes = 4 << 10
 )
 
-// minMemory is the minimum of MaxMemory. With it, one transfer can begin with the minimum credit,
-// and go on.
+// minMemory is the minimum of MaxMemory, with which one transfer can begin with the minimum credit
+// and make progress.
 var minMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
 // validate returns an error that names the first invalid field and its valid values.
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:
-		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
+		return fmt.Errorf("stream: Config.MaxTransfers is %d; the maximum is %d", c.MaxTransfers, maxIncoming)
 	case c.maxPending() < minPending:
-		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
+		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the minimum is %d, the size of the largest element",
+			c.MaxPending, minPending)
 	case c.maxMemory() < minMemory:
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, at least %d: one transfer must be able to begin", c.MaxMemory, minMemory)
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes; the minimum is %d, which one transfer needs",
+			c.MaxMemory, minMemory)
 	case c.Hash == NoDigest:
-		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
+		return errors.New("stream: Config.Hash is NoDigest, which only a single transfer can use: start it with Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.computesDigests():
-		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
+		return fmt.Errorf("stream: Config.Hash is unknown %v", c.Hash)
 	case c.Backend != nil && isNil(c.Backend):
 		return fmt.Errorf("stream: Config.Backend is a nil %T", c.Backend)
 	case c.Store != nil && isNil(c.Store):
-		return fmt.Errorf("stream: Config.Store is a nil %T; leave Store out where there is none", c.Store)
+		return fmt.Errorf("stream: Config.Store is a nil %T: leave it unset for no store", c.Store)
 	case c.maxQueued() < 1:
-		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
+		return fmt.Errorf("stream: Config.MaxQueued is %d; the minimum is 1", c.MaxQueued)
 	}
 	if w := c.backend().window(); w != nil {
 		return w.check()
@@ -200,7 +202,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// isNil reports whether v, a Backend or a Store, is nil or a nil pointer.
+// isNil reports whether v, which is a Backend or a Store, is nil or a nil pointer.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()

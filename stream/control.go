@@ -10,8 +10,8 @@ import (
 )
 
 // The classes of this package's actors, and their messages. For each connection, the server spawns
-// one control pipe, and as many lanes (channels for bulk) as transfers ask for. The connection owns
-// these actors, and transfers in both directions use them.
+// one control pipe and as many lanes (channels for bulk) as transfers ask for. The connection owns
+// these actors, which transfers in both directions use.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -35,7 +35,7 @@ func init() {
 		sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
 }
 
-// declare declares a class with priority p. Its actors only serve as pipes.
+// declare declares a class with priority p, whose actors only serve as pipes.
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
 	extend.Priority(class, p)
@@ -61,7 +61,7 @@ func pairOf[A any](class *rpc.Class, name string) pair[A] {
 // call sends the message to the other end of a pipe.
 func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	if a.World().IsServer() {
-		// On a closed channel, rpc would count the call as a drop and return nil.
+		// On a closed channel, package rpc would count the call as dropped and return nil.
 		if !a.Channel(a.Conn()).Open() {
 			return fmt.Errorf("stream: %v: %w", p.down, rpc.ErrClosed)
 		}
@@ -72,13 +72,14 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 
 // control exchanges messages about transfers on the control pipe, which has priority over bulk.
 //
-// It has no queue. Whenever the pipe accepts a message, the state of the transfers determines which
-// message is due, so nothing piles up for a slow peer. It is used on the world's goroutine only.
+// It has no queue: whenever the pipe accepts a message, the state of the transfers determines which
+// message is due, so that nothing piles up for a slow peer. It is used on the world's goroutine
+// only.
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
-	greeted bool       // the peer was sent our current limits
-	full    bool       // the pipe accepted no more messages at the last check
+	greeted bool       // our current limits were sent
+	full    bool       // the pipe accepted no more messages when it was last checked
 }
 
 // open reports whether messages can be sent.
@@ -86,14 +87,14 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
 // send sends the messages that are due, until the pipe accepts no more.
 func (c *control) send(now time.Time) error {
-	// Between messages, the number of outstanding entries can only go down. A pipe that wasn't full
-	// is still not full, so most ticks don't have to check.
+	// Between messages, the number of outstanding entries can only go down, so a pipe that wasn't
+	// full still isn't. Most ticks therefore needn't check.
 	if c.full {
 		c.checkFull()
 	}
 	for !c.full {
-		sent, err := c.sendOne(now)
-		if err != nil || !sent {
+		more, err := c.sendOne(now)
+		if err != nil || !more {
 			return err
 		}
 		c.checkFull()
@@ -104,8 +105,8 @@ func (c *control) send(now time.Time) error {
 // checkFull updates full. If the pipe is full, checkFull also asks for a tick when the pipe accepts
 // messages again.
 func (c *control) checkFull() {
-	// The queue time is effectively unlimited, because the messages are small and don't wait for
-	// bulk.
+	// The queue time is effectively unlimited, because these messages are small and don't wait
+	// behind bulk.
 	gate := Gate{QueueTime: time.Hour}
 	channel := c.pipe.Channel(c.peer.conn)
 	c.full = !gate.Open(channel)
@@ -114,13 +115,14 @@ func (c *control) checkFull() {
 	}
 }
 
-// sendOne sends the first message that is due, and reports whether there was one. Our limits come
-// first, then the messages of incoming transfers, and then those of outgoing transfers.
-func (c *control) sendOne(now time.Time) (sent bool, err error) {
+// sendOne sends the first message that is due, and returns true if there may be another one. Our
+// limits come first, then the messages of incoming transfers because senders wait for them, and
+// then those of outgoing transfers.
+func (c *control) sendOne(now time.Time) (more bool, err error) {
 	if !c.greeted {
 		return true, c.greet()
 	}
-	sent, err = c.peer.receiver.sendControl(c.pipe, now)
+	sent, err := c.peer.receiver.sendControl(c.pipe, now)
 	if sent || err != nil {
 		return sent, err
 	}
@@ -133,7 +135,7 @@ func (c *control) greet() error {
 	config := &c.peer.streams.config
 	return sendLimits.call(c.pipe, limits{
 		transfers: config.maxTransfers(),
-		lanes:     c.peer.lanes.asked,
+		lanes:     c.peer.lanes.wanted,
 		early:     int(c.peer.receiver.earlyShare),
 		hashes:    config.hashes(),
 	})

@@ -10,27 +10,26 @@ import (
 const (
 	// firstCredit is the credit with which a transfer starts, unless the transfer is smaller or
 	// memory is short. It's three times the bandwidth-delay product of 100 Mbit/s and 100 ms, which
-	// is 1.25 MB. The reason is that a part that is lost twice arrives two round trips late, and
-	// all parts after it have to wait for it at the receiver.
+	// is 1.25 MB, because a part that is lost twice arrives two round trips late and all parts
+	// after it wait for it at the receiver.
 	firstCredit = 4 << 20
-	// A transfer may start with 1/freeShare of the free memory, if that is more than firstCredit.
+	// A transfer may start with 1/freeShare of the free memory if that is more than firstCredit.
 	// The reserved half of MaxMemory doesn't count as free. By default, this gives up to 16 MiB,
-	// more than twice the bandwidth-delay product of 1 Gbit/s and 50 ms. If the credit had to
-	// double from 4 MiB, it would reach this size later than the path's window does.
+	// which is more than twice the bandwidth-delay product of 1 Gbit/s and 50 ms. Credit that had
+	// to double from 4 MiB would reach this size later than the path's window does.
 	freeShare = 8
-	// sliceRounding is the maximum memory that chunks take in addition to the payload of their
+	// sliceRounding is the maximum memory that chunks use in addition to the payload of their
 	// parts, at both ends. Each chunk has a header, and its last slice may not be full.
 	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)
-	// progressInterval is the minimum time between two reports of what the receiver has consumed,
-	// while it has no credit to grant.
+	// progressInterval is the minimum time between two reports of what the receiver has consumed
+	// while it has no credit to grant. A progress bar doesn't need more than ten reports a second.
 	progressInterval = 100 * time.Millisecond
 )
 
 // A credit is a transfer's flow control at the receiver. Much like TCP's receive window, it
-// limits how far the sender may be ahead of the application. Nothing else can slow a sender
-// down.
+// limits how far the sender may be ahead of the application. Nothing else slows a sender down.
 //
-// This distance starts small and doubles for as long as the application keeps up with the path.
+// This distance starts small and doubles as long as the application keeps up with the path.
 // Guarded by incoming.mu.
 type credit struct {
 	ahead    int64 // bytes that the sender may be ahead of consumed; the account has promised them
@@ -38,14 +37,12 @@ type credit struct {
 	limit    int64 // offset up to which the sender may send
 	consumed int64 // offset up to which the application has consumed everything
 
-	// The application's speed is measured each time it has consumed half of ahead. mark and
-	// markTime are consumed and the time at the last measurement.
-	mark     int64
-	markTime time.Time
+	// The application's speed is measured each time it has consumed half of ahead.
+	mark     int64     // consumed at the last measurement
+	markTime time.Time // time of the last measurement
 
-	// consumed in the newest grant, and the time when the grant was sent.
-	reported     int64
-	reportedTime time.Time
+	reported     int64     // consumed in the newest grant
+	reportedTime time.Time // when the newest grant was sent
 }
 
 // newCredit returns the credit of a transfer that starts at offset base. The account must already
@@ -57,27 +54,26 @@ func newCredit(now time.Time, base, ahead, maxAhead int64) credit {
 	}
 }
 
-// consume is called when the application has consumed everything before offset below. It
-// reports whether a grant has become due.
-func (c *credit) consume(below int64) bool {
-	c.consumed = below
+// consume records that the application has consumed everything before offset, and returns due.
+func (c *credit) consume(offset int64) (due bool) {
+	c.consumed = offset
 	return c.due()
 }
 
-// due reports whether a grant is worth a message.
+// due reports whether the sender can be granted enough to be worth a message.
 func (c *credit) due() bool {
-	owed := c.consumed + c.ahead - c.limit
+	grantable := c.consumed + c.ahead - c.limit
 	left := c.limit - c.consumed
-	isLarge := owed >= c.ahead/4
-	isUrgent := owed > 0 && left < maxElementBytes // the sender might not have enough for a part
+	isLarge := grantable >= c.ahead/4
+	isUrgent := grantable > 0 && left < maxElementBytes // what is left might not suffice for a part
 	return isLarge || isUrgent
 }
 
-// grant returns the limit to send to the sender, and counts it as sent. ok is false if nothing has
-// to be sent now.
+// grant returns the limit to send to the sender, and records it as sent. ok is false if nothing
+// needs to be sent.
 //
 // growTime returns the time within which the application must consume half of ahead for ahead to
-// double. grant calls cover to get the memory for that. cover returns false if there isn't enough.
+// double. grant calls cover to get the memory for that, which returns false if there isn't enough.
 func (c *credit) grant(
 	now time.Time, growTime func() time.Duration, cover func(ahead int64) bool,
 ) (limit int64, ok bool) {
@@ -102,30 +98,31 @@ func (c *credit) grant(
 	return c.limit, true
 }
 
-// If a sender doesn't use memory that was promised to it for idleTime, others may have the memory.
+// idleTime is how long a sender may leave promised memory unused before others may have it. It
+// equals the default IdleTimeout of package rpc, after which a silent connection ends anyway.
 const idleTime = 30 * time.Second
 
 // A usage measures how much of its credit a sender really uses. It counts the bytes that have
-// arrived in order within the last one to two idleTimes. Until the first idleTime has passed, we
-// assume that the sender uses all of its credit.
+// arrived in order within the last one to two idleTimes. Until the first idleTime has passed, the
+// sender is assumed to use all of its credit.
 //
 // The usage of a transfer is guarded by incoming.mu. The usage of a sliceRoute is only used on the
 // world's goroutine.
 type usage struct {
 	lastArrival time.Time // when something last arrived in order, or when the transfer began
 
-	// We count in two windows of at least one idleTime each, the current one and the previous one.
+	// Bytes are counted in two windows of at least one idleTime each.
 	windowStart time.Time // when the current window began
 	startOffset int64     // offset at which the content in order ended at that time
 	previous    int64     // bytes that arrived in the previous window; huge if there was none
 }
 
-// newUsage returns the usage of a transfer that starts at offset at.
-func newUsage(now time.Time, at int64) usage {
-	return usage{lastArrival: now, windowStart: now, startOffset: at, previous: math.MaxInt64 / 2}
+// newUsage returns the usage of a transfer that starts at offset.
+func newUsage(now time.Time, offset int64) usage {
+	return usage{lastArrival: now, windowStart: now, startOffset: offset, previous: math.MaxInt64 / 2}
 }
 
-// move is called when the content in order has grown. It ended at offset from, and now ends at to.
+// move is called when the end of the content in order may have moved, from one offset to another.
 func (u *usage) move(now time.Time, from, to int64) {
 	if to > from {
 		u.rollWindow(now, from)
@@ -133,7 +130,7 @@ func (u *usage) move(now time.Time, from, to int64) {
 	}
 }
 
-// measure returns the number of bytes that have arrived lately. end is the offset at which the
+// measure returns the number of bytes that have arrived recently. end is the offset at which the
 // content in order ends.
 func (u *usage) measure(now time.Time, end int64) int64 {
 	u.rollWindow(now, end)
@@ -149,15 +146,15 @@ func (u *usage) rollWindow(now time.Time, end int64) {
 	u.previous = end - u.startOffset
 	if lasted >= 2*idleTime {
 		// All of these bytes arrived in the window's first idleTime, because a later arrival would
-		// have ended the window. By now, they are too old to count.
+		// have ended the window. They are too old to count.
 		u.previous = 0
 	}
 	u.windowStart = now
 	u.startOffset = end
 }
 
-// An allowance is a transfer's flow control at the sender. It says how much of the content may be
-// sent, by the receiver's answers, and how much was. Only used on the world's goroutine.
+// An allowance is a transfer's flow control at the sender. It tracks how much of the content the
+// receiver allows it to send, and how much was sent. Only used on the world's goroutine.
 type allowance struct {
 	// The receiver's answers.
 	accepted bool  // it has answered the header
@@ -168,7 +165,7 @@ type allowance struct {
 	next  int64 // offset at which the next part begins
 }
 
-// accept takes in the answer to the header.
+// accept applies the answer to the header.
 func (a *allowance) accept(m accept) {
 	a.accepted = true
 	a.hasAll = m.hasAll
@@ -177,15 +174,15 @@ func (a *allowance) accept(m accept) {
 	a.limit = max(a.next, m.limit)
 }
 
-// grant takes in the limit of a grant.
+// grant applies the limit of a grant.
 func (a *allowance) grant(limit int64) {
 	a.granted = limit
 	a.limit = max(a.limit, limit)
 }
 
-// earlyBytes returns the number of bytes that count as early, for content of the given size, which
-// is -1 while it's unknown. Until the answer arrives, all bytes that may be sent count. Afterwards,
-// only bytes sent in excess of the granted credit count.
+// earlyBytes returns the number of bytes that count as early. size is that of the content, or -1
+// while it's unknown. Until the answer arrives, all bytes that may be sent count. Afterwards, only
+// bytes sent in excess of the granted credit count.
 func (a *allowance) earlyBytes(size int64) int64 {
 	switch {
 	case a.accepted:
@@ -196,7 +193,7 @@ func (a *allowance) earlyBytes(size int64) int64 {
 	return a.limit
 }
 
-// unsentBytes returns the number of bytes that have yet to be sent, of content of the given size.
+// unsentBytes returns the number of bytes that have not been sent, given the size of the content.
 // If the size is unknown, it returns firstCredit.
 func (a *allowance) unsentBytes(size int64) int64 {
 	switch {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxDelivered is the maximum number of pieces that wait for the application. With full parts,
-	// they take half a MiB. The rest of the content stays in the assembly, which joins small parts.
+	// maxDelivered is the maximum number of pieces that wait for the application. Full parts then
+	// use half a MiB. The rest of the content stays in the assembly, which joins small parts.
 	maxDelivered = 16
-	// We add no more elements to a batch once it takes batchBytes of memory. Decoded elements are
-	// counted, because a large struct of zeros takes a single byte when encoded.
+	// batchBytes is the memory at which a batch of elements is full. It counts the decoded elements
+	// because a large struct of zeros may have a single byte when encoded.
 	batchBytes = 32 << 10
-	// maxDecoded limits the memory of all batches of a transfer that wait for the application.
+	// maxDecoded limits the memory of a transfer's batches that wait for the application.
 	maxDecoded = 2 << 20
 )
 
@@ -30,9 +30,9 @@ type delivery struct {
 	in *incoming
 
 	pieces   []piece   // in order; added by the writer, taken by the application
-	ready    sync.Cond // wakes the application when there is a piece, or the transfer has ended
-	borrowed int64     // memory charged for fresh pieces that aren't consumed yet
-	onTick   bool      // ticks take the pieces, for onBatch
+	ready    sync.Cond // wakes the application when there is a piece or the transfer has ended
+	borrowed int64     // memory charged for fresh pieces that haven't been consumed
+	onTick   bool      // ticks take the pieces and call onBatch
 	read     bool      // the application has begun to take pieces
 
 	// Set by markVerified.
@@ -58,13 +58,13 @@ type piece struct {
 	units int64 // bytes of a blob, or elements of an array
 	cost  int64 // memory in bytes, including everything that the elements refer to
 
-	// fresh means that the piece was decoded or read from the store. add charges for such pieces.
-	// Other pieces were charged for when their parts arrived.
+	// fresh means that the piece was decoded or read from the store, so that add must charge for
+	// it. Other pieces were charged for when their parts arrived.
 	fresh bool
 }
 
 // A decodeFunc decodes elements from the beginning of b: at most count elements or, if count is
-// negative, all complete ones. It may return both a piece and an error. The error then is about the
+// negative, all complete ones. If it returns both a piece and an error, the error is about the
 // element that follows the piece.
 type decodeFunc func(b []byte, count int) (piece, error)
 
@@ -74,7 +74,7 @@ func (d *delivery) add(p piece) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for p.fresh && !in.finished && !d.borrow(p.cost) {
-		// The memory is in use already, so charge for it while we wait.
+		// The memory is already in use, so it must be charged while we wait.
 		in.peer.account.MustBorrow(p.cost)
 		in.arrival.changed.Wait()
 		in.peer.account.Repay(p.cost)
@@ -98,8 +98,7 @@ func (d *delivery) borrow(cost int64) bool {
 	account := d.in.peer.account
 	switch {
 	case len(d.pieces) == 0:
-		// There's always room for one piece. Otherwise the transfer could never go on.
-		account.MustBorrow(cost)
+		account.MustBorrow(cost) // without room for one piece, the transfer could never continue
 	case d.borrowed+cost > maxDecoded || !account.Borrow(cost, false):
 		return false
 	}
@@ -121,7 +120,7 @@ func (d *delivery) release(p piece) {
 }
 
 // markVerified is called on the writer's goroutine when the last piece has been added and the
-// digest has been found to be right.
+// digest has been verified.
 func (d *delivery) markVerified(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -131,7 +130,7 @@ func (d *delivery) markVerified(size int64) {
 	d.completeIfConsumed()
 }
 
-// completeIfConsumed ends the transfer as complete once everything is verified and consumed. The
+// completeIfConsumed completes the transfer once everything has been verified and consumed. The
 // caller holds mu.
 func (d *delivery) completeIfConsumed() {
 	if d.verified && d.consumedBytes == d.size {
@@ -139,18 +138,18 @@ func (d *delivery) completeIfConsumed() {
 	}
 }
 
-// pull waits for the next piece. The caller must pass it to markConsumed when it no longer needs
-// it. After the last piece, pull returns io.EOF, or the error of the transfer if it failed.
+// pull waits for the next piece, which the caller must pass to markConsumed when it no longer needs
+// it. After the last piece, pull returns io.EOF. If the transfer failed, pull returns its error.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, err := d.tryPull(); err != errNoPiece {
 		return p, err
 	}
 	in := d.in
 	if in.peer.streams.world.Inside() {
-		return piece{}, fmt.Errorf("%w: reading %v; read on another goroutine", ErrBlocking, &in.header)
+		return piece{}, fmt.Errorf("%w: reading %v: use another goroutine", ErrBlocking, &in.header)
 	}
 
-	// Wake up when ctx ends, too.
+	// The end of ctx must also end the wait.
 	defer context.AfterFunc(ctx, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
@@ -171,7 +170,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 }
 
-// errNoPiece means that no piece is ready, but that there will be one, or an end.
+// errNoPiece means that no piece is ready yet, and the transfer has not ended.
 var errNoPiece = errors.New("stream: no piece is ready")
 
 // tryPull is like pull, but returns errNoPiece if it would have to wait.
@@ -194,14 +193,13 @@ func (d *delivery) pop() (piece, error) {
 		d.in.arrival.changed.Signal()
 		return p, nil
 	case d.in.finished || d.verified:
-		// The transfer may not have finished yet, because a piece is still being consumed.
-		return piece{}, io.EOF
+		return piece{}, io.EOF // even if the last piece is still being consumed
 	}
 	return piece{}, errNoPiece
 }
 
-// markConsumed is called when the application has consumed p. This may give the sender more credit,
-// or complete the transfer.
+// markConsumed is called when the application has consumed p. This may entitle the sender to more
+// credit, or complete the transfer.
 func (d *delivery) markConsumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -216,8 +214,8 @@ func (d *delivery) markConsumed(p piece) {
 // measure keeps track of the speed at which content is consumed. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
 	if d.consumedUnits <= d.in.answer.resumed {
-		// This content was stored. It comes at the speed of the disk, which says nothing about the
-		// rest, so start measuring only at its end.
+		// Stored content arrives at the speed of the disk, which says nothing about the rest, so
+		// start measuring at its end.
 		d.speed.start(now, d.in.answer.resumed)
 		return
 	}
@@ -234,24 +232,25 @@ func (d *delivery) waitingUnits() (n int64) {
 }
 
 // tick calls OnBatch, on the world's goroutine, until no batch is left or time is up. It reports
-// whether batches may be left.
+// whether batches may be left. Even if time is up already, it calls OnBatch once.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
-	for d.onBatch != nil && !left {
+	if d.onBatch == nil {
+		return false
+	}
+	for {
 		p, err := d.tryPull()
-		if err != nil {
-			break
-		}
-		if !d.in.guard("OnBatch", func() { d.onBatch(p.batch) }) {
-			break
+		if err != nil || !d.in.guard("OnBatch", func() { d.onBatch(p.batch) }) {
+			return false
 		}
 		d.markConsumed(p)
-		left = timeUp()
+		if timeUp() {
+			return true
+		}
 	}
-	return left
 }
 
-// tellEnd calls OnEnd if the transfer has ended, but only once. It's called when the last
-// message for the sender has been sent, or can no longer be sent.
+// tellEnd calls OnEnd, at most once, if the transfer has ended. It's called when the last message
+// for the sender has been sent or can no longer be sent.
 func (d *delivery) tellEnd() {
 	if onEnd := d.onEnd; onEnd != nil && bell.Closed(d.in.done) {
 		d.onEnd = nil
@@ -260,12 +259,12 @@ func (d *delivery) tellEnd() {
 }
 
 // free is called when the transfer ends. It stops charging for all pieces. If the content is
-// complete, the application can still take the remaining pieces. The caller holds mu.
+// complete, the application may still take the remaining pieces. The caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // don't free the pieces, because somebody may still be reading one
+		d.pieces = nil // without calling Free, because the application may still be reading one
 	}
 	d.ready.Broadcast()
 }

@@ -21,8 +21,8 @@ const (
 	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest turns verification off, for an application that verifies the content itself. It is
-	// chosen with [Hash]. With NoDigest, neither end hashes the content.
+	// NoDigest, an argument of [Hash], turns verification off for an application that verifies
+	// the content itself. Neither end then hashes the content.
 	//
 	// The content still arrives complete and in order, since each packet is authenticated, but
 	// damage by a disk or a source goes unnoticed. A transfer without a digest has no Key, so it
@@ -46,7 +46,7 @@ var algorithms = map[Algorithm]struct {
 	NoDigest: {"NoDigest", 0, func() hashState { return unhashed{} }},
 }
 
-// A hashState has the methods of a hash.Hash that we need.
+// A hashState has the methods of hash.Hash that we need.
 type hashState interface {
 	io.Writer
 	Sum(b []byte) []byte
@@ -55,8 +55,8 @@ type hashState interface {
 // computesDigests reports whether a is a known algorithm other than NoDigest.
 func (a Algorithm) computesDigests() bool { return a.size() > 0 }
 
-// ofTransfers reports whether a transfer may use a, which includes NoDigest.
-func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
+// isKnown reports whether a transfer may use a. Unlike computesDigests, it includes NoDigest.
+func (a Algorithm) isKnown() bool { return algorithms[a].begin != nil }
 
 // size returns the size of a digest in bytes, or 0 if a computes none.
 func (a Algorithm) size() int { return algorithms[a].size }
@@ -78,8 +78,8 @@ func (a Algorithm) String() string {
 // New returns an empty Hasher. A Hasher of NoDigest returns the zero Digest. New panics if a is
 // not one of the constants.
 func (a Algorithm) New() *Hasher {
-	if !a.ofTransfers() {
-		panic(fmt.Sprintf("stream: %v is unknown", a))
+	if !a.isKnown() {
+		panic(fmt.Sprintf("stream: unknown %v", a))
 	}
 	return &Hasher{a, algorithms[a].begin()}
 }
@@ -164,21 +164,19 @@ func ParseDigest(text string) (Digest, error) {
 			return d, nil
 		}
 	}
-	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
+	return Digest{}, fmt.Errorf("stream: %q is not a digest by a known algorithm", clip(text, 80))
 }
 
-// checkKey returns an error for a key that looks like the text of a digest, but isn't a digest that
-// we know. It may be in upper case, cut short, or of an unknown algorithm.
-//
-// Any other text is simply a name. But a caller who passes such a key believes that we verify the
-// content against it, which we wouldn't.
+// checkKey returns an error for a key that looks like the text of a digest but isn't one that we
+// accept: it may be in upper case, cut short, or by an unknown algorithm. A caller who passes such
+// a key expects the content to be verified against it, but we would treat it as an ordinary name.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
 		return nil
 	}
-	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest: "+
-		"that is %v or %v, a colon and %d hex digits in lower case, as Digest.String makes it",
+	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest, "+
+		"which has the form of Digest.String: %v or %v, a colon, and %d lowercase hex digits",
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
@@ -210,7 +208,7 @@ func (d *Digest) UnmarshalText(text []byte) (err error) {
 }
 
 // A hasher computes the digest of content. If the content's key is a digest by another algorithm,
-// it computes that digest as well.
+// the hasher computes that digest as well.
 type hasher struct {
 	*Hasher
 	name   Digest  // the digest that is the content's key; zero if the key isn't a digest
@@ -236,23 +234,23 @@ func (h hasher) Write(p []byte) (int, error) {
 }
 
 // check returns an error unless the content has the given digest. If the content's key is a digest,
-// the content must match it too. by says in the error who expects digest.
-func (h hasher) check(digest Digest, by string) error {
+// the content must match it too. origin tells the reader of the error where digest comes from.
+func (h hasher) check(digest Digest, origin string) error {
 	got := h.Digest()
 	if got != digest {
-		return differs(digest, by, got)
+		return differs(digest, origin, got)
 	}
 	if h.byName != nil {
 		got = h.byName.Digest()
 	}
 	if !h.name.IsZero() && got != h.name {
-		return differs(h.name, "which its key says", got)
+		return differs(h.name, "the key", got)
 	}
 	return nil
 }
 
-// differs returns the error for content whose digest is got instead of expected. by says who
-// expects it.
-func differs(expected Digest, by string, got Digest) error {
-	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
+// differs returns the error for content whose digest is got instead of expected. origin says where
+// expected comes from.
+func differs(expected Digest, origin string, got Digest) error {
+	return fmt.Errorf("%w: expected %v (%s), got %v", ErrDigest, expected, origin, got)
 }

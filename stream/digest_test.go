@@ -30,8 +30,8 @@ func TestDigests(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, got == d)
 	}
-	require.PanicsWithValue(t, "stream: algorithm 0 is unknown", func() { Algorithm(0).New() })
-	require.PanicsWithValue(t, "stream: algorithm 7 is unknown", func() { Algorithm(7).New() })
+	require.PanicsWithValue(t, "stream: unknown algorithm 0", func() { Algorithm(0).New() })
+	require.PanicsWithValue(t, "stream: unknown algorithm 7", func() { Algorithm(7).New() })
 	require.ElementsMatch(t, []Algorithm{SHA256, BLAKE3}, fastestFirst())
 	require.True(t, NoDigest.Of([]byte("abc")).IsZero())
 	require.Equal(t, "NoDigest", NoDigest.String())

@@ -1,5 +1,5 @@
 // Package stream sends large arrays and files in pieces over the connections of package rpc.
-// Transfers stay out of the game's way: the game's own traffic goes first, and transfers never
+// Transfers stay out of the game's way: the game's own traffic is sent first, and transfers never
 // fill more than half of a reliable buffer.
 //
 //	var SaveGame = stream.NewBlob("savegame") // in a package that both ends share; NewArray[Item] for a []Item
@@ -9,7 +9,7 @@
 //	SaveGame.Handle(streams, func(in *stream.IncomingBlob) { // the end that receives
 //		go func() { // at its own pace, to which the sender adapts
 //			if _, err := io.Copy(file, in); err != nil {
-//				in.Cancel(err) // otherwise the sender would wait until somebody reads on
+//				in.Cancel(err) // or else the sender would wait for somebody to read on
 //			}
 //		}()
 //	})
@@ -25,13 +25,14 @@
 // [IncomingArray] or [IncomingBlob] to consume, reject or cancel.
 //
 // The same code works in both directions between server and client, but only the sender starts a
-// transfer. A client that wants a download asks for it with one of the game's RPCs, or the server
-// starts it in its OnConnect. A peer's [Inbox] keeps such a transfer for the code that asked for
-// it. [Blob.Create] is for a program that writes the content itself, instead of having the
-// transfer read it from a source.
+// transfer. A client that wants a download requests it with one of the game's RPCs, unless the
+// server starts it in OnConnect. A peer's [Inbox] keeps a requested transfer for the code that
+// requested it. [Blob.Create] is for a program that writes the content itself instead of having
+// the transfer read it from a source.
 //
-// In the comments of this package, "play" means all traffic other than transfers. "The article"
-// is an article on streaming large data over Unreal's reliable RPCs. Lanes use its algorithm.
+// In the comments of this package, "play" means all traffic other than transfers, "bulk" means
+// transfers, and "the article" is an article on streaming large data over Unreal's reliable RPCs,
+// whose algorithm lanes use.
 //
 // # Progress
 //
@@ -52,30 +53,30 @@
 // # Lanes
 //
 // Each transfer has a goroutine that reads, encodes and hashes the content, up to 512 KiB ahead
-// of what has been sent. A world driven by Tick therefore sends at most 512 KiB of a transfer in
-// a tick, or 31 MB/s at 60 Hz. Under Run, the world wakes as soon as content is ready.
+// of what has been sent. A world driven by Tick therefore sends at most 512 KiB of a transfer per
+// tick, or 31 MB/s at 60 Hz. Under Run, the world wakes as soon as content is ready.
 //
-// Each tick sends the content that is ready, as reliable RPCs of at most 32 KiB, or
+// Each tick sends the content that is ready as reliable RPCs of at most 32 KiB, or
 // [MaxBytesPerRPC] for an array. A gate decides how many RPCs are sent. It is open while fewer
-// than half of the reliable buffer's R entries are outstanding and the send queue is short. It is
-// tested before each RPC, so if an RPC takes N entries, at most R/2-1+N entries are ever
-// outstanding. The buffer is refilled once a tick and, under Run, when acks free entries.
+// than half of the reliable buffer's R entries are outstanding and the send queue is short. Since
+// it is tested before each RPC, at most R/2-1+N entries are ever outstanding if an RPC has N
+// entries. The buffer is refilled once per tick and, under Run, when acks free entries.
 //
 // A piece of a transfer is called a part. Parts are sent on lanes, which are channels with a
 // lower priority than all others. If the path can hold more than half a buffer, the connection
-// opens more lanes. It opens up to 32, or the number that [Lanes] sets, as long as the game's
-// actors leave it enough channels.
+// opens more lanes, up to 32 or the number that [Lanes] sets, as long as the game's actors leave
+// it enough channels.
 //
-// The transfers of a connection share its bandwidth according to their [Weight]. The weight also
+// The transfers of a connection share its bandwidth according to their [Weight], which also
 // decides which transfer begins first. [Calls] and [Pump] apply the same algorithm to the game's
 // own RPCs and channels.
 //
 // The receiver limits the sender as well, by granting credit. At first, the sender may send 1 MiB
 // along with the header. After that, the sender may be 4 to 16 MiB ahead of the application,
-// depending on how much memory is free. An application that doesn't read holds up its own sender,
+// depending on how much memory is free. An application that doesn't read holds up its own sender
 // but no other.
 //
-// A transfer whose source or reader stalls midway stays open until somebody cancels it, since
+// A transfer whose source or reader stalls midway stays open until somebody cancels it, because
 // [Config].ReadTime only ends a transfer that nobody begins to read. After 5 seconds without
 // progress, Progress.Rate is 0.
 //
@@ -83,15 +84,15 @@
 //
 // [Slices] is the other backend. Choose it for one transfer with [Via], or for all with
 // [Config]. A part then becomes a chunk of package chunk, which is cut into slices. Each slice
-// is a packet of its own and is sent again until it is acked.
+// has a packet to itself and is resent until it is acked.
 //
-// Slices use no reliable buffer. Since few of them wait to be sent, a transfer stops soon after
-// it is canceled. Headers, answers, credit, digests and resuming work as they do with lanes,
-// and transfers of both backends can run side by side.
+// Slices use no reliable buffer. Since few of them are queued, a transfer stops soon after it is
+// canceled. Headers, answers, credit, digests and resuming work as they do with lanes, and
+// transfers of both backends can run side by side.
 //
 // Over QUIC, slices are sent after all play and within the congestion window, which they share
-// with lanes. At most two ticks' worth of slices, or 5 ms' worth if that is more, wait to be
-// sent. A slice is retransmitted when:
+// with lanes. The queue holds as many slices as are sent in two ticks or 5 ms, whichever is
+// longer. A slice is retransmitted when:
 //
 //   - three later slices of its chunk have arrived,
 //   - one later slice has arrived, and 9/8 of the round-trip time has passed since the slice was
@@ -102,11 +103,11 @@
 //
 // If rpc.Config.Sealed is set at both ends, both backends use sealed packets, which are paced by
 // a controller that doesn't mistake random loss for congestion. If sealed packets don't get
-// through, QUIC takes over, and nothing that was acked is sent again. [Transfer.Sealed] reports
+// through, QUIC takes over, and nothing that was acked is resent. [Transfer.Sealed] reports
 // whether sealed packets are in use.
 //
 // With sealed packets, the last parts are followed by repair slices (on lanes, by repair bunches)
-// in proportion to the loss rate. Losses at the end then cost no additional round trip. No
+// in proportion to the loss rate, so that losses at the end cost no additional round trip. No
 // repairs are sent between the bursts of a transfer that has a Rate or whose source pauses.
 //
 // WIRE.md specifies the bytes of both backends.
@@ -114,8 +115,8 @@
 // # Completion and resuming
 //
 // At both ends, a transfer is complete when the receiving application has consumed all of the
-// content and its [Digest] is the one that the sender computed. The last piece is held back
-// until the digest has been verified.
+// content and its [Digest] is the one that the sender computed. The application gets the last
+// piece only after the digest has been verified.
 //
 // The digest algorithm is BLAKE3 if that is the fastest one at both ends, and SHA-256 otherwise,
 // unless [Hash] sets another. [NoDigest] is for an application that verifies the pieces itself as
@@ -125,47 +126,49 @@
 // [Incoming.OnEnd]. Before that, the sender hasn't been told that the transfer is complete.
 //
 // A transfer with a [Key] can be resumed if the receiver has a [Store], such as that of package
-// disk. After an interruption it continues where it stopped, even in a new connection, and
-// content that is already stored is not sent again. Neither application notices.
+// disk. When it is started again after an interruption, even over a new connection, it continues
+// where it stopped, and content that is already stored is not resent. The receiver's application
+// doesn't notice, because it gets the stored content first.
 //
 // Unless the receiver turns out to have all of the content, the sender still reads and hashes its
-// source from the beginning, because the digest covers all of it. The receiver's application gets
-// the stored content first. A transfer with a key sends at most 4 KiB before its header is
-// answered. An array can be resumed only if its elements always encode to the same bytes, and
-// maps, for example, don't.
+// source from the beginning, because the digest covers all of it. A transfer with a key sends at
+// most 4 KiB before its header is answered. An array can be resumed only if its elements always
+// encode to the same bytes, which maps, for example, don't.
 //
-// When a connection ends, its transfers fail with ErrClosed, within a second even if the world is
-// no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the panic,
-// the transfer that called it fails with ErrPanicked at both ends, and the connection continues.
+// When a connection ends, its transfers fail with ErrClosed, after at most a second even if the
+// world is no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the
+// panic, the transfer that called it fails with ErrPanicked at both ends, and the connection
+// continues.
 //
 // # Snapshots and edits
 //
-// A game may send its world as a snapshot and then keep it up to date by calls. But transfers
-// are not ordered with calls, nor with one another, so an edit may arrive before the snapshot
-// that already contains it, or after a newer one. And a transfer that the sender cancels in
-// favor of a newer one may already be complete at the receiver.
+// A game may send its world as a snapshot and then update it by calls. But transfers are not
+// ordered with calls, nor with one another, so an edit may arrive before the snapshot that already
+// contains it, or after a newer one. Moreover, a transfer that the sender cancels in favor of a
+// newer one may already be complete at the receiver.
 //
 // To handle this, number the versions. The snapshot's [Name] says what it is a snapshot of and at
 // which version, and each edit carries the version that it produces. The receiver keeps edits
-// until [Incoming.OnEnd]. Then it applies the edits above the snapshot's version and drops the
-// other edits. It also drops a snapshot that is older than the content it has.
+// until [Incoming.OnEnd], when it applies those above the snapshot's version and discards the
+// others. It also discards a snapshot that is older than the content it has.
 //
 // The items of an array must not change until its transfer has ended. If they keep changing,
-// give Start a copy. The example SnapshotsAndEdits, in stream/snapshot_test.go, does all this.
+// pass a copy to Start. The example SnapshotsAndEdits, in stream/snapshot_test.go, does all this.
 //
 // Versions belong to one connection. When the connection ends, the receiver must forget them,
-// although it may keep the content. It misses the edits that are made while it's away. And if the
-// server is restarted from an older save, it continues with that save's versions, so its
-// snapshots and edits would look old. A receiver that returns can send the digests of its content
-// to ask which parts are still current. The answer gives their versions.
+// although it may keep the content, for two reasons: it misses the edits that are made while it's
+// away, and a server that is restarted from an older save continues with that save's versions, so
+// its snapshots and edits would look old. A receiver that returns can send the digests of its
+// content to ask which parts are still current. The answer gives their versions.
 //
 // # Limits
 //
-// Everything that a peer can make this end hold is limited by [Config] or by a constant: 4
-// transfers at once of 64 MiB each, 16 MiB of each unread, 256 MiB for the world; topics of 64
-// bytes, names of 255, keys of 128; 32 lanes.
+// Everything that a peer can make this end hold is limited by [Config] or by a constant. By
+// default, a peer may have 4 transfers of 64 MiB at once, of which 16 MiB each may be unread, and
+// all peers together may use 256 MiB. Topics have up to 64 bytes, names 255 and keys 128. A
+// connection has up to 32 lanes.
 //
-// Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On the
-// world's goroutine they return ErrBlocking instead. The exception is an Inbox that belongs to no
-// peer, since it can't tell which goroutine calls it.
+// Only Send, Wait, Read, WriteTo, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block.
+// On the world's goroutine they return ErrBlocking instead, except for an Inbox that belongs to no
+// peer, which can't tell which goroutine calls it.
 package stream

@@ -10,16 +10,16 @@ import (
 
 // Sizes of RPCs and of their content, in bytes.
 const (
-	// maxRPCBytes is the size of the largest bunch. UE:
-	// net.MaxConstructedPartialBunchSizeBytes.
+	// maxRPCBytes is the size of the largest bunch, as in Unreal Engine
+	// (net.MaxConstructedPartialBunchSizeBytes).
 	maxRPCBytes = 65536
 	// defaultRPCBytes is half of maxRPCBytes, as in the article on streaming large data over
 	// Unreal's reliable RPCs (see the package comment).
 	defaultRPCBytes = 32 << 10
-	// rpcOverhead is the space that we reserve in every RPC for the method's id, a part's header,
+	// rpcOverhead is the space that is reserved in every RPC for the method's id, a part's header,
 	// and the headers of msgpack arrays.
 	rpcOverhead = 64
-	// maxElementBytes is the size of the largest element, which gets the largest RPC to itself.
+	// maxElementBytes is the size of the largest element, which has the largest RPC to itself.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
@@ -29,36 +29,36 @@ type elementBound struct {
 	guaranteed bool // the type guarantees the bound, so values needn't be checked
 }
 
-// boundOf returns the bound of elements that are encoded with c. The user's MaxElementBytes, if
-// it isn't 0, replaces the bound that follows from the type.
+// boundOf returns the bound of elements that are encoded with c. maxBytes is MaxElementBytes, which
+// replaces the bound that follows from the type unless it's 0.
 func boundOf(c *codec.Codec, maxBytes int) (elementBound, error) {
 	size := c.Size()
 	switch {
 	case maxBytes == 0:
 		return elementBound{bytes: size.Most, guaranteed: size.Fixed}, size.Unbounded
 	case maxBytes < size.Least:
-		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element takes at least %d bytes",
+		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element has at least %d bytes",
 			maxBytes, size.Least)
 	}
 	return elementBound{bytes: maxBytes}, nil
 }
 
 // elementsPerRPC returns how many elements of up to elementSize bytes fit into an RPC of
-// maxBytes, or of the default 32 KiB if maxBytes is 0. An element that is larger than maxBytes
-// gets an RPC to itself.
+// maxBytes, or of defaultRPCBytes if maxBytes is 0. An element that is larger than that has an RPC
+// to itself.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
 	}
 	switch {
 	case maxBytes < 0 || maxBytes > maxElementBytes:
-		return 0, fmt.Errorf("MaxBytesPerRPC is %d, but one RPC holds 1 to %d bytes (a bunch of %d less %d for headers)",
-			maxBytes, maxElementBytes, maxRPCBytes, rpcOverhead)
+		return 0, fmt.Errorf("MaxBytesPerRPC is %d; it must be 1 to %d, the largest bunch minus headers",
+			maxBytes, maxElementBytes)
 	case elementSize < 1:
 		return 0, fmt.Errorf("element size %d is not positive", elementSize)
 	case elementSize > maxElementBytes:
-		return 0, fmt.Errorf("an element may take %d bytes, but one RPC holds %d (a bunch of %d less %d for headers); "+
-			"lower its bounds or split it", elementSize, maxElementBytes, maxRPCBytes, rpcOverhead)
+		return 0, fmt.Errorf("element may have %d bytes; the limit is %d, the largest bunch minus headers: "+
+			"lower its bounds or split it", elementSize, maxElementBytes)
 	}
 	return max(1, maxBytes/elementSize), nil
 }
@@ -76,7 +76,7 @@ func checkElements[T any](item *codec.Codec, part []T, first int, bound elementB
 			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
 		}
 		if len(b) > bound.bytes {
-			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d",
+			return fmt.Errorf("%w: element %d has %d bytes; the limit is %d (MaxElementBytes)",
 				ErrTooLarge, first+i, len(b), bound.bytes)
 		}
 		scratch = b
@@ -99,15 +99,16 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	if err == nil {
 		return c, nil
 	}
-	// Some types can only be encoded on their own, not as part of something larger. Allow those
-	// too, because a [Wrap] may write the items into an rpc.Raw.
-	if c, e := codec.Of(t); e == nil {
-		return c, nil
+	// Some types can only be encoded separately, not as part of something larger. Allow those too,
+	// because a [Wrap] may write the items into an rpc.Raw.
+	if separate, ofErr := codec.Of(t); ofErr == nil {
+		return separate, nil
 	}
 	return nil, err
 }
 
-// rpcBytes returns the size of an RPC that carries the given number of bytes of items.
+// rpcBytes returns the maximum size of an RPC of call that carries the given number of bytes of
+// items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -118,7 +119,7 @@ func rpcBytes(call any, items int) (int, error) {
 		bytes += added
 	}
 	if bytes > maxRPCBytes {
-		return 0, fmt.Errorf("%w: an RPC may take %d bytes, the limit is %d; lower MaxBytesPerRPC",
+		return 0, fmt.Errorf("%w: RPC may have %d bytes; the limit is %d: lower MaxBytesPerRPC",
 			ErrTooLarge, bytes, maxRPCBytes)
 	}
 	return bytes, nil

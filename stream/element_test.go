@@ -27,7 +27,7 @@ func TestElementsPerRPC(t *testing.T) {
 
 func TestElementsPerRPCRefusesWhatNeverFits(t *testing.T) {
 	_, err := elementsPerRPC(0, maxElementBytes+1)
-	require.EqualError(t, err, "an element may take 65473 bytes, but one RPC holds 65472 (a bunch of 65536 less 64 for headers); lower its bounds or split it")
+	require.EqualError(t, err, "element may have 65473 bytes; the limit is 65472, the largest bunch minus headers: lower its bounds or split it")
 	_, err = elementsPerRPC(-1, 10)
 	require.ErrorContains(t, err, "MaxBytesPerRPC is -1")
 	_, err = elementsPerRPC(maxRPCBytes, 10)

@@ -105,7 +105,7 @@ func testNobodyReads(t *testing.T, via Backend) {
 		save.Handle(n.client.streams, func(*IncomingBlob) {})
 		err := n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrRejected)
-		require.ErrorContains(n, err, "nobody has read it for 1m0s (stream.Config.ReadTime)")
+		require.ErrorContains(n, err, "not read within 1m0s (stream.Config.ReadTime)")
 		n.requireIdle()
 	})
 }
@@ -134,7 +134,7 @@ func testNobodyHandles(t *testing.T, via Backend) {
 	inNetwork(t, setup{via: via}, func(n *network) {
 		err := n.mustStart(n.server.peer, content(100)).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrRejected)
-		require.ErrorContains(n, err, `nothing handles blob \"save\"`)
+		require.ErrorContains(n, err, `no handler for blob \"save\"`)
 	})
 }
 
@@ -148,7 +148,7 @@ func testArrayOfOtherFieldsIsRefused(t *testing.T, via Backend) {
 		err := items.Send(n.ctx, n.server.peer, testItems(10))
 		require.ErrorIs(n, err, ErrRejected)
 		require.EqualError(n, err, `stream: rejected: array "items" stopped by the receiver at its header: `+
-			`"the elements of array \"items\" have other fields here: struct, .ID: uint32, .Count: uint32"`)
+			`"elements of array \"items\" have different fields at the receiver: struct, .ID: uint32, .Count: uint32"`)
 	})
 }
 

@@ -11,19 +11,19 @@ import (
 )
 
 // Errors that end a transfer. For a failed transfer, Err, Wait and Read return an error that
-// wraps one of these or ErrDigest. It also wraps the cause if that arose at this end.
+// wraps one of these or ErrDigest. If the cause arose at this end, the error wraps it as well.
 //
 // The text names the topic, the end that stopped the transfer, and the reason, which is quoted
-// if it came from the peer. It also says how far the transfer had come, or that it was refused
-// at its header:
+// if it came from the peer. It also says how much of the content was sent or consumed, or that the
+// transfer was refused at its header:
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: player left
 var (
-	// ErrCanceled means that one end canceled the transfer, or could not continue, for example
-	// because its source failed, or because an element could not be encoded or decoded.
+	// ErrCanceled means that one end canceled the transfer or could not continue, for example
+	// because its source failed or because an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
 	// ErrRejected means that the receiver refused the transfer, for example because it has no
-	// handler for the topic, or because its application has rejected it.
+	// handler for the topic or because its application rejected the transfer.
 	ErrRejected = errors.New("stream: rejected")
 	// ErrTooLarge means that the transfer or one of its elements exceeds a limit, which the
 	// wrapping error names.
@@ -35,7 +35,7 @@ var (
 	// function panicked, rpc.Config.OnPanic was called.
 	ErrPanicked = errors.New("stream: a function of the game panicked")
 	// ErrBlocking means that a blocking call was made on the goroutine that drives the world.
-	ErrBlocking = errors.New("stream: a call that waits was made on the world's goroutine")
+	ErrBlocking = errors.New("stream: blocking call on the world's goroutine")
 )
 
 // Errors of a Store.
@@ -44,11 +44,11 @@ var (
 	// key, or from the part that the receiver has stored. The text names the peer, the key,
 	// and the expected and actual digest or size.
 	//
-	// The incomplete part is deleted. If complete content was stored under the key before, it
-	// stays, unless it has changed since it was verified.
+	// The incomplete part is deleted. If complete content was already stored under the key, it is
+	// kept, unless it has changed since it was verified.
 	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer is writing the same content of the same peer.
-	ErrPartBusy = errors.New("stream: part is being written by another transfer")
+	ErrPartBusy = errors.New("stream: another transfer is writing the part")
 	// ErrStoreFull means that a limit of the store, which the wrapping error names, leaves no
 	// room for the content.
 	ErrStoreFull = errors.New("stream: store is full")
@@ -64,7 +64,7 @@ var stopKinds = [stopCodes]error{
 }
 
 // A concealed error has a text that only this end may see, because it may contain a path. The
-// peer gets the public text instead.
+// peer is sent the public text instead.
 type concealed struct {
 	public string
 	cause  error
@@ -77,10 +77,10 @@ func (e *concealed) Unwrap() error { return e.cause }
 type failure struct {
 	kind  error  // one of the errors above
 	by    string // the end that stopped the transfer; "" if the connection ended
-	what  string // the transfer, and how far it had come; set by ending
+	what  string // describes the transfer and its progress; set by ending
 	cause error  // nil if none was given
 
-	unanswered bool // the receiver refused the header; what was sent by then was wasted
+	atHeader bool // the receiver refused the header, so the progress doesn't matter
 }
 
 // canceled returns the failure of a transfer that this end canceled because of cause.
@@ -90,13 +90,13 @@ func canceled(cause error) error { return stopped(ErrCanceled, cause) }
 // of cause.
 func stopped(kind, cause error) *failure {
 	if cause == kind {
-		cause = nil // otherwise the text would say the same thing twice
+		cause = nil // so that the text doesn't say the same thing twice
 	}
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. An error that wraps none of the kinds means that this end
-// could not continue, which counts as ErrCanceled.
+// failureOf returns err as a failure. If err wraps none of the kinds, this end could not continue
+// for some other reason, which counts as ErrCanceled.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -115,9 +115,9 @@ const (
 )
 
 // ending returns the error of a transfer over conn that ends because of err. end says which end
-// of the transfer this is: the sender's text says how much was sent, and the receiver's how much
-// was consumed. An ErrDigest also names the peer and the key, because somebody has to investigate
-// it.
+// of the transfer this is. At the sender, the text says how much was sent, and at the receiver, how
+// much was consumed. For an ErrDigest, it also names the peer and the key, because somebody has to
+// investigate the error.
 func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
@@ -134,7 +134,7 @@ func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error 
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
 	}
-	if f.unanswered {
+	if f.atHeader {
 		f.what += " at its header"
 	} else {
 		f.what += fmt.Sprintf(", %s %s %s", amount, h.units(), done)
@@ -153,7 +153,7 @@ func (f *failure) Error() string {
 	return text
 }
 
-// Unwrap makes the error match both its kind and its cause.
+// Unwrap makes errors.Is match both the kind and the cause.
 func (f *failure) Unwrap() []error {
 	if f.cause == nil {
 		return []error{f.kind}
@@ -168,7 +168,7 @@ func (f *failure) reason(text string) string {
 
 // stop returns the message that tells the peer that a transfer has failed, and why.
 func (f *failure) stop(id uint64) stop {
-	// ErrClosed has no code, so the peer is told that the transfer was canceled.
+	// ErrClosed has no code, because no message can follow it. Index then returns -1.
 	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
 	if secret, ok := errors.AsType[*concealed](f.cause); ok {
@@ -180,7 +180,7 @@ func (f *failure) stop(id uint64) stop {
 }
 
 // peerFailure returns the failure that a stop message from the peer reports. by is the end
-// that stopped the transfer. The reason is quoted, because it comes from outside.
+// that stopped the transfer. The reason is quoted because it's untrusted.
 func peerFailure(s stop, by string) *failure {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {

@@ -26,14 +26,14 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 		sender, receiver string
 	}{
 		{"short source", strings.NewReader("x"), 10, nil, ErrCanceled, io.ErrUnexpectedEOF,
-			`stream: canceled: blob "save" stopped by the sender, [01] of 10 bytes sent: the source ended 9 bytes short of the size given to Start, which reads it from where it stands: unexpected EOF`,
-			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "the source ended 9 bytes short of the size given to Start, which reads it from where it stands: unexpected EOF"`},
+			`stream: canceled: blob "save" stopped by the sender, [01] of 10 bytes sent: source ended 9 bytes short of the size given to Start, which reads from the current position: unexpected EOF`,
+			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "source ended 9 bytes short of the size given to Start, which reads from the current position: unexpected EOF"`},
 		{"failing source", iotest.ErrReader(errTest), 10, nil, ErrCanceled, errTest,
 			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes sent: reading the source: a reason of the test`,
-			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "the sender could not read its source"`},
+			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "sender could not read its source"`},
 		{"source of unknown size", iotest.ErrReader(errTest), -1, nil, ErrCanceled, errTest,
 			`stream: canceled: blob "save" stopped by the sender, 0 bytes sent: reading the source: a reason of the test`,
-			`stream: canceled: blob "save" stopped by the sender, 0 bytes consumed: "the sender could not read its source"`},
+			`stream: canceled: blob "save" stopped by the sender, 0 bytes consumed: "sender could not read its source"`},
 		{"rejected", strings.NewReader("x"), 1, func(in *IncomingBlob) { in.Reject(errTest) }, ErrRejected, nil,
 			`stream: rejected: blob "save" stopped by the receiver at its header: "a reason of the test"`,
 			`stream: rejected: blob "save" stopped by the receiver, 0 of 1 bytes consumed: a reason of the test`},
@@ -127,7 +127,7 @@ func TestLeavingBatchesSaysSo(t *testing.T) {
 		err := items.Send(n.ctx, n.server.peer, testItems(100_000))
 		require.ErrorIs(n, err, ErrCanceled)
 		require.ErrorContains(n, err, `stopped by the receiver`)
-		require.ErrorContains(n, err, `of 100000 elements sent: "the loop over Batches was left"`)
+		require.ErrorContains(n, err, `of 100000 elements sent: "loop over Batches ended early"`)
 	})
 }
 
@@ -140,11 +140,11 @@ func TestErrDigestSaysWhoseContent(t *testing.T) {
 		says  string
 	}{
 		"of a wrong digest": {func(n *network) *Transfer { return n.mustStartWrong(good, Key("k"), Hash(SHA256)) },
-			"expected sha256:[0-9a-f]{64}, which its sender announced, got " + key},
+			"expected sha256:[0-9a-f]{64} [(]announced by the sender[)], got " + key},
 		"of another key": {func(n *network) *Transfer { return n.mustStart(n.server.peer, evil, Key(key), Hash(SHA256)) },
-			"expected " + key + ", which its key says, got " + SHA256.Of(evil).String()},
+			"expected " + key + " [(]the key[)], got " + SHA256.Of(evil).String()},
 		"of what has changed in the store": {func(n *network) *Transfer { return n.mustStart(n.server.peer, good, Key("decayed"), Hash(SHA256)) },
-			"expected " + key + ", as which it was stored, got " + SHA256.Of(evil).String()},
+			"expected " + key + " [(]stored with the content[)], got " + SHA256.Of(evil).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newMemoryStore()

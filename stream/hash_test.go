@@ -59,14 +59,14 @@ func TestHashBeforeThePeerIsHeard(t *testing.T) {
 func TestHashesThatAreUnknown(t *testing.T) {
 	world, _ := newWorld(t, rpc.Config{}, Config{})
 	_, err := Install(world, Config{Hash: 7})
-	require.ErrorContains(t, err, "Config.Hash is algorithm 7")
+	require.ErrorContains(t, err, "Config.Hash is unknown algorithm 7")
 	_, err = Install(world, Config{Hash: NoDigest})
 	require.ErrorContains(t, err, "Config.Hash is NoDigest")
 	inNetwork(t, setup{}, func(n *network) {
 		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(7))
-		require.ErrorContains(n, err, "Hash(algorithm 7) is unknown")
+		require.ErrorContains(n, err, "Hash of unknown algorithm 7")
 		_, err = save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(NoDigest), Key("k"))
-		require.ErrorContains(n, err, "Key and Hash(NoDigest)")
+		require.ErrorContains(n, err, "Key cannot be combined with Hash(NoDigest)")
 	})
 }
 
@@ -91,8 +91,8 @@ func testNoDigest(t *testing.T, via Backend) {
 // TestHeadersOfTheFuture: they are rejected with a reason, and the connection continues.
 func TestHeadersOfTheFuture(t *testing.T) {
 	for says, change := range map[string]func(h *header){
-		"is by algorithm 7, which is unknown here; known are": func(h *header) { h.hash = 7 },
-		"have digests of kind 3, which is unknown here":       func(h *header) { h.parts = 3 },
+		"is by unknown algorithm 7; the receiver supports": func(h *header) { h.hash = 7 },
+		"have digests of unknown kind 3":                   func(h *header) { h.parts = 3 },
 	} {
 		inNetwork(t, setup{}, func(n *network) {
 			got := collect(n.client.streams)

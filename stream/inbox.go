@@ -7,15 +7,17 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/bell"
 )
 
 // inboxLimit is the maximum number of blobs that may wait in an inbox, in case a peer sends blobs
-// that nobody takes. A waiting blob takes little memory, because its sender can't send more than
+// that nobody takes. A waiting blob uses little memory, because its sender can't send more than
 // the first credit until somebody reads it.
 const inboxLimit = 64
 
-// An Inbox keeps blobs until they are taken by their [Name]. It is for blobs that belong to
-// one of the game's requests, where either the request or the blob may arrive first.
+// An Inbox keeps blobs until they are taken by [Name]. It is for blobs that belong to one of the
+// game's requests, where either the request or the blob may arrive first.
 //
 // Each [Peer] has an Inbox, to which [ToInbox] delivers. The zero Inbox is empty and belongs
 // to no peer. An Inbox is safe for concurrent use.
@@ -25,20 +27,19 @@ type Inbox struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	waiting map[string]*inboxBlob // blobs that nobody has taken yet, by name
-	news    chan struct{}         // closed by the next Deliver; nil if no Take waits for it
+	added   chan struct{}         // closed by the next Deliver; nil if no Take is waiting for it
 }
 
-// An inboxBlob is a blob that is in an inbox, or was taken from it. Inbox.mu guards it.
+// An inboxBlob is a blob that is in an inbox or was taken from it. Inbox.mu guards it.
 type inboxBlob struct {
 	*IncomingBlob
 	ended bool // its transfer has ended
 
-	// expires is when the inbox drops a blob that is complete but not taken. This applies to
-	// empty blobs, which are complete without being read. Zero until the transfer has ended.
+	// expires is when the inbox drops a blob that is complete but that nobody has taken, which can
+	// only be an empty blob. It's zero until the transfer has ended.
 	expires time.Time
 
-	// unwatch stops watching the context of the Take that returned the blob. It is nil before
-	// that.
+	// unwatch stops watching the context of the Take that returned the blob. It's nil until then.
 	unwatch func() bool
 }
 
@@ -55,12 +56,12 @@ func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 // waiting. If a blob fails before it is taken, the inbox forgets it, and another blob of that
 // name can be delivered. A blob that nobody reads fails after [Config].ReadTime.
 func (i *Inbox) Deliver(in *IncomingBlob) {
-	d := &inboxBlob{IncomingBlob: in}
-	if err := i.put(d); err != nil {
+	blob := &inboxBlob{IncomingBlob: in}
+	if err := i.put(blob); err != nil {
 		in.Reject(err)
 		return
 	}
-	in.OnEnd(func(err error) { i.end(d, err) })
+	in.OnEnd(func(err error) { i.end(blob, err) })
 }
 
 // Take waits for the blob with the given name. On the goroutine of the peer's world it returns
@@ -68,53 +69,53 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 //
 // If the connection of the inbox's peer ends first, Take fails with [ErrClosed]. An Inbox that
 // belongs to no peer doesn't notice this and keeps waiting, so ctx should end when
-// [rpc.Conn.Done] is closed. If ctx ends after Take has returned but before all of the blob was
-// read, the blob is rejected with the cause of ctx, which the sender gets to see.
+// [rpc.Conn.Done] is closed. If ctx ends after Take has returned but before all of the blob has
+// been read, the blob is rejected with the cause of ctx, which the sender gets to see.
 //
 // If the sender cancels the blob before Take finds it, the blob is forgotten, and Take waits for
-// the next one of its name. ctx therefore needs a deadline. The only exception is a caller that
-// also waits for the answer to a request for the blob, if that answer comes only after all of the
-// blob was written. WithRequest of package pieces does this.
+// the next one of the same name. ctx therefore needs a deadline. The only exception is a caller
+// that also waits for the answer to a request for the blob, if that answer is only sent after all
+// of the blob has been written, as with WithRequest of package pieces.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.onWorld() {
-		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
+		return nil, fmt.Errorf("%w: Inbox.Take of %q: use another goroutine", ErrBlocking, name)
 	}
-	for ended := false; ; {
-		d, news := i.take(name)
-		switch {
-		case d != nil:
-			i.watch(ctx, d)
-			return d.IncomingBlob, nil
-		case ended:
-			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.peer.live.err)
+	for {
+		ended := bell.Closed(i.peer.gone()) // before take, since a blob may still arrive until then
+		blob, added := i.take(name)
+		if blob != nil {
+			i.watch(ctx, blob)
+			return blob.IncomingBlob, nil
+		}
+		if ended {
+			return nil, fmt.Errorf("stream: waiting for blob %q: %w", name, i.peer.live.err)
 		}
 		select {
-		case <-news:
+		case <-added:
 		case <-i.peer.gone():
-			ended = true // look once more, since the blob may have arrived just before
 		case <-ctx.Done():
-			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, context.Cause(ctx))
+			return nil, fmt.Errorf("stream: waiting for blob %q: %w", name, context.Cause(ctx))
 		}
 	}
 }
 
 // put adds a blob to the waiting blobs, and wakes every Take.
-func (i *Inbox) put(d *inboxBlob) error {
+func (i *Inbox) put(blob *inboxBlob) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.sweep()
 	switch {
-	case i.waiting[d.Name()] != nil:
-		return errors.New("one of this name waits to be taken already")
+	case i.waiting[blob.Name()] != nil:
+		return errors.New("another blob of the same name is waiting to be taken")
 	case len(i.waiting) >= inboxLimit:
-		return fmt.Errorf("%d blobs wait to be taken, which is the limit", inboxLimit)
+		return fmt.Errorf("inbox has reached its limit of %d blobs waiting to be taken", inboxLimit)
 	case i.waiting == nil:
 		i.waiting = make(map[string]*inboxBlob)
 	}
-	i.waiting[d.Name()] = d
-	if i.news != nil {
-		close(i.news)
-		i.news = nil
+	i.waiting[blob.Name()] = blob
+	if i.added != nil {
+		close(i.added)
+		i.added = nil
 	}
 	return nil
 }
@@ -122,53 +123,53 @@ func (i *Inbox) put(d *inboxBlob) error {
 // sweep removes blobs that have failed, even if their OnEnd has not been called yet. It also
 // removes complete blobs that nobody has taken within Config.ReadTime. The caller holds mu.
 func (i *Inbox) sweep() {
-	maps.DeleteFunc(i.waiting, func(_ string, d *inboxBlob) bool {
-		expired := !d.expires.IsZero() && time.Now().After(d.expires)
-		return d.Err() != nil || expired
+	maps.DeleteFunc(i.waiting, func(_ string, blob *inboxBlob) bool {
+		expired := !blob.expires.IsZero() && time.Now().After(blob.expires)
+		return blob.Err() != nil || expired
 	})
 }
 
-// take returns the blob with the given name. If there is none, it returns nil and a channel
-// that is closed when another blob is delivered.
-func (i *Inbox) take(name string) (d *inboxBlob, news <-chan struct{}) {
+// take removes and returns the blob with the given name. If there is none, it returns nil and a
+// channel that is closed when another blob is delivered.
+func (i *Inbox) take(name string) (blob *inboxBlob, added <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.sweep()
-	d = i.waiting[name]
-	if d != nil {
+	blob = i.waiting[name]
+	if blob != nil {
 		delete(i.waiting, name)
-		return d, nil
+		return blob, nil
 	}
-	if i.news == nil {
-		i.news = make(chan struct{})
+	if i.added == nil {
+		i.added = make(chan struct{})
 	}
-	return nil, i.news
+	return nil, i.added
 }
 
-// watch rejects a taken blob if ctx ends while the blob's transfer is still in progress.
-func (i *Inbox) watch(ctx context.Context, d *inboxBlob) {
+// watch arranges for a taken blob to be rejected if ctx ends while its transfer is in progress.
+func (i *Inbox) watch(ctx context.Context, blob *inboxBlob) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !d.ended {
-		d.unwatch = context.AfterFunc(ctx, func() { d.Reject(context.Cause(ctx)) })
+	if !blob.ended {
+		blob.unwatch = context.AfterFunc(ctx, func() { blob.Reject(context.Cause(ctx)) })
 	}
 }
 
-// end is called when the transfer of a blob has ended. It stops watching the context of Take, and
-// removes the blob if it failed before anybody took it.
-func (i *Inbox) end(d *inboxBlob, err error) {
+// end is called when the transfer of a blob has ended. It stops watching the context of Take. A
+// blob that nobody has taken is removed if it failed, and otherwise expires later.
+func (i *Inbox) end(blob *inboxBlob, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	d.ended = true
-	if d.unwatch != nil {
-		d.unwatch()
+	blob.ended = true
+	if blob.unwatch != nil {
+		blob.unwatch()
 	}
-	switch {
-	case i.waiting[d.Name()] != d:
-		// It was taken, or sweep has removed it.
-	case err != nil:
-		delete(i.waiting, d.Name())
-	default:
-		d.expires = time.Now().Add(d.in.peer.streams.config.readTime())
+	if i.waiting[blob.Name()] != blob {
+		return // it was taken, or sweep removed it
 	}
+	if err != nil {
+		delete(i.waiting, blob.Name())
+		return
+	}
+	blob.expires = time.Now().Add(blob.in.peer.streams.config.readTime())
 }

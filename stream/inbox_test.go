@@ -109,11 +109,11 @@ func TestInbox(t *testing.T) {
 		out.Cancel(left)
 		<-out.Done()
 		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")))
-		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")), "of this name waits")
+		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")), "of the same name is waiting")
 		for i := range inboxLimit - 1 {
 			require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name(fmt.Sprint(i))))
 		}
-		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("too many")), "64 blobs wait")
+		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("too many")), "limit of 64 blobs")
 	})
 }
 
@@ -197,7 +197,7 @@ func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 		for i := range inboxLimit {
 			require.NoError(n, put(fmt.Sprint(i)))
 		}
-		require.ErrorContains(n, put("one more"), "64 blobs wait")
+		require.ErrorContains(n, put("one more"), "limit of 64 blobs")
 		time.Sleep(50 * time.Second)
 		_, err := n.client.peer.Inbox().Take(n.ctx, "7")
 		require.NoError(n, err)

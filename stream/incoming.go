@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming has the methods that incoming blobs and arrays share. They may be called
+// Incoming has the methods that incoming blobs and arrays have in common. They may be called
 // concurrently, except OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
@@ -31,33 +31,33 @@ func (i Incoming) String() string {
 }
 
 // Progress returns a consistent snapshot of the transfer's progress. Total is known from the
-// beginning if the sender knew it then.
+// beginning if the sender knew it when it started the transfer.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done returns a channel that is closed when the transfer ends: when all content was consumed
-// here and its digest is verified, or when the transfer fails.
+// Done returns a channel that is closed when the transfer ends: when all content has been consumed
+// here and its digest verified, or when the transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
 // Err returns why the transfer failed. It returns nil while the transfer is in progress, or if it
 // is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer, or what is left of it. At both ends, the transfer fails with an
-// error that Is ErrRejected. The sender's error has the text of reason, cut to 256 bytes.
-// Reject never waits.
+// Reject refuses the transfer, or the rest of it. At both ends, the transfer fails with an error
+// that wraps ErrRejected. The sender's error contains the text of reason, truncated to 256 bytes.
+// Reject never blocks.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
-// Cancel ends the transfer. At both ends, it fails with an error that Is ErrCanceled. Cancel
-// never waits.
+// Cancel ends the transfer. At both ends, it fails with an error that wraps ErrCanceled. Cancel
+// never blocks.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
-// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of
-// Err. It must be called by the transfer's handler. A second call replaces fn.
+// OnEnd registers fn to be called on the world's goroutine with the result of Err when the transfer
+// has ended. It must be called by the transfer's handler. A second call replaces fn.
 //
-// By the time fn runs, the message that tells the sender of the end has been given to the
-// connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
-// the content should therefore close the connection in fn. Closing it when Done is closed or Read
-// returns is too early, because the message is only sent in the world's next tick.
+// When fn is called, the message that tells the sender about the end has been passed to the
+// connection, so [rpc.Conn.Close] delivers it. An application that wants to leave once it has the
+// content should therefore close the connection in fn. Closing it when Done is closed or Read
+// returns io.EOF is too early, because the message is only sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.onEnd = fn }
 
 // SetStore makes the transfer use store instead of Config.Store, or no store if store is nil.
@@ -72,7 +72,7 @@ func (i Incoming) SetStore(store Store) { i.in.store = store }
 //     sender how much it may send.
 //   - The writer, a goroutine of the transfer, takes the parts from arrival in order. It hashes,
 //     stores and decodes them, and adds the result to delivery.
-//   - The application takes it from delivery, either on a goroutine of its own or in a tick.
+//   - The application takes the result from delivery, either on its own goroutine or in a tick.
 type incoming struct {
 	peer *Peer
 
@@ -84,7 +84,7 @@ type incoming struct {
 
 	// Used by the world's goroutine only.
 	headerTime     time.Time // when the header arrived
-	waitsForMemory bool      // the header has arrived, but there is no memory yet to open it
+	waitsForMemory bool      // the header has arrived, but there is no memory yet for the content
 	records        int64     // memory charged for the transfer itself, without its content
 
 	// mu guards this group, and most fields of arrival, delivery and answer.
@@ -92,7 +92,7 @@ type incoming struct {
 	finished bool
 	err      error         // why the transfer failed; nil if it's complete or not finished
 	done     chan struct{} // closed when finished
-	unread   *time.Timer   // rejects the transfer if nobody reads it; nil until the handler has it
+	unread   *time.Timer   // rejects the transfer if nobody reads it; set once the handler returned
 
 	arrival  arrival
 	delivery delivery
@@ -117,8 +117,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	return in
 }
 
-// begin is called when the header arrives. It returns an error if the sender broke the
-// protocol.
+// begin is called with the header. It returns an error if the sender broke the protocol.
 func (in *incoming) begin(h header) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -130,7 +129,7 @@ func (in *incoming) begin(h header) error {
 // start hands the transfer to its handler and, unless the handler has rejected it, starts the
 // writer.
 func (in *incoming) start(t topic) {
-	in.guard("the handler", func() { t.open(in) })
+	in.guard("handler", func() { t.open(in) })
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
@@ -145,16 +144,16 @@ func (in *incoming) start(t topic) {
 // Config.ReadTime. The caller holds mu.
 func (in *incoming) startReadTimer() {
 	if in.delivery.onTick || in.delivery.read {
-		return // the handler has set OnBatch or begun to read
+		return // the handler called OnBatch, or the application is already reading
 	}
 	readTime := in.peer.streams.config.readTime()
 	in.unread = time.AfterFunc(readTime, func() {
-		in.finish(stopped(ErrRejected, fmt.Errorf("nobody has read it for %v (stream.Config.ReadTime)", readTime)))
+		in.finish(stopped(ErrRejected, fmt.Errorf("not read within %v (stream.Config.ReadTime)", readTime)))
 	})
 }
 
-// markRead is called whenever the application reads the transfer, and stops the timer the
-// first time. The caller holds mu.
+// markRead is called whenever the application reads the transfer. The first call stops the timer
+// of startReadTimer. The caller holds mu.
 func (in *incoming) markRead() {
 	if in.delivery.read {
 		return
@@ -165,16 +164,16 @@ func (in *incoming) markRead() {
 	}
 }
 
-// guard runs fn, which calls a function of the game. If that function panics, the transfer
-// fails. guard then returns false if rpc.Config.OnPanic handles the panic, and otherwise
-// panics itself.
-func (in *incoming) guard(what string, fn func()) (returned bool) {
+// guard runs fn, which calls the given function of the game. If that function panics, the transfer
+// fails. guard then returns false if rpc.Config.OnPanic handles the panic, and otherwise lets the
+// panic continue.
+func (in *incoming) guard(function string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
-			in.finish(fmt.Errorf("%w: %s", ErrPanicked, what))
+			in.finish(fmt.Errorf("%w: %s", ErrPanicked, function))
 		}
 	}()
-	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.describe(what) }, fn)
+	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.describe(function) }, fn)
 }
 
 // finish ends the transfer at this end. err is nil if all content was consumed. Only the first
@@ -200,7 +199,7 @@ func (in *incoming) finishLocked(err error) {
 	}
 	close(in.done)
 
-	// Stop the timers, free the content, and have the next tick tell the sender.
+	// Stop the timers, free the content, and let the next tick tell the sender.
 	in.markRead()
 	in.answer.remind.stop()
 	in.arrival.free()
@@ -215,18 +214,18 @@ func (in *incoming) withdraw() {
 }
 
 // waitsForSender reports whether only the sender can advance the transfer, because neither the
-// store nor the application has anything left to do. The caller holds mu.
+// writer nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
 	senderMayGoOn := in.answer.replied || !in.known
-	nothingWaits := len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
-	return !in.finished && senderMayGoOn && nothingWaits
+	nothingQueued := len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
+	return !in.finished && senderMayGoOn && nothingQueued
 }
 
-// takeBack gives back memory that was promised for credit which the sender has not used
-// lately. If the sender does use it later, cover asks for another promise.
+// takeBack implements hoarder. It gives back memory that was promised for credit that the sender
+// has not used recently. If the sender uses it later, cover gets another promise.
 //
-// It also reports whether the transfer is stuck, and when something last arrived. A transfer is
-// stuck if it waits for its sender, which has lately sent nothing, or less than the transfer holds.
+// The transfer is stuck if it waits for its sender, which has recently sent nothing, or less than
+// the transfer holds.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -253,27 +252,27 @@ func (in *incoming) chargedBytes() int64 {
 	return in.records + in.arrival.parts.held + in.arrival.takenBytes + in.delivery.borrowed
 }
 
-// holder returns the transfer's connection, and whether the transfer holds content.
+// holder implements hoarder.
 func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.chargedBytes() > incomingBytes
 }
 
-// evict ends a stuck transfer because other transfers need its memory.
+// evict implements hoarder. It ends the transfer because other transfers need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
-	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, "+
-		"and others need its part of stream.Config.MaxMemory, %d bytes",
+	in.finish(fmt.Errorf("%w: no usable content arrived for %v, "+
+		"and other transfers need its memory; all peers may use %d bytes (stream.Config.MaxMemory)",
 		ErrRejected, idle, in.peer.streams.config.maxMemory()))
 	in.withdraw()
 }
 
-// bytesReceived returns the number of bytes received on the transfer's connection. Another
-// transfer, from p, that wants to write the same part of the store uses this number to find out
-// whether this transfer is dead.
+// bytesReceived returns the number of bytes received on the transfer's connection. A transfer from
+// p that wants to write the same part of the store uses it to find out whether that connection is
+// dead.
 //
-// conclusive is false if the number doesn't answer that question: the transfer is on p's own
-// connection or belongs to another party, or it may have stopped only because the application
-// isn't reading.
+// conclusive is false if the number doesn't answer that question, either because the transfer is on
+// p's own connection or belongs to another party, or because it may only have stopped until the
+// application reads on. in may be nil.
 func (in *incoming) bytesReceived(p *Peer) (bytes uint64, conclusive bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
@@ -285,14 +284,14 @@ func (in *incoming) bytesReceived(p *Peer) (bytes uint64, conclusive bool) {
 	return s.BytesIn + s.SliceBytesIn, !paused
 }
 
-// cause returns why the transfer failed, or nil if it has not failed.
+// cause returns why the transfer failed, or nil if it did not fail.
 func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// ended returns nil until the transfer has ended, and then the error of endedLocked.
+// ended returns nil while the transfer is in progress, and then the error of endedLocked.
 func (in *incoming) ended() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -302,8 +301,8 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error that stops a waiting writer once the transfer has ended: the
-// reason why it failed, or io.EOF if it's complete. The caller holds mu.
+// endedLocked returns the error that stops the writer of a transfer that has ended: the reason why
+// it failed, or io.EOF if it's complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err
@@ -330,7 +329,7 @@ func (in *incoming) progressLocked() Progress {
 	}
 	switch {
 	case in.header.kind == kindArray:
-		// Parts have offsets in bytes, so we can count the elements only once they're decoded.
+		// Parts have offsets in bytes, so elements can only be counted once they're decoded.
 		p.Sent = p.Acked + in.delivery.waitingUnits()
 	case in.arrival.endMessage != nil:
 		p.Total = in.arrival.endMessage.size

@@ -20,7 +20,7 @@ import (
 // it.
 //
 // In each tick of the world, the peers that have something to do move content between their
-// transfers and their connections. A tick skips all other peers.
+// transfers and their connections. All other peers are skipped.
 type Streams struct {
 	world  *rpc.World
 	config Config
@@ -30,11 +30,11 @@ type Streams struct {
 	stock   *budget.Stock // for content that we have read for our own transfers
 	writers sync.Map      // from storeKey to the *incoming that is writing that content
 	writing budget.Jobs   // counts the goroutines of writers
-	turns   *crew.Turns   // for transfers that read or hash without being paced
+	turns   *crew.Turns   // limits how many transfers read or hash at once if nothing paces them
 
 	// Requests for ticks. Safe for concurrent use.
 	tickAsked atomic.Bool          // the world was asked for a tick that has not begun yet
-	callers   driver.Callers[Peer] // peers that have something for the next tick
+	callers   driver.Callers[Peer] // peers that asked to be included in the next tick
 
 	// mu guards this group.
 	mu     sync.Mutex
@@ -58,14 +58,14 @@ type topic struct {
 	kind   kind            // zero in the zero topic, which no header has
 	open   func(*incoming) // gives a transfer to the handler; nil if there is none
 	shape  uint64          // shape of an array's elements, which headers must match
-	fields func() string   // describes an array's elements, for an error's text
+	fields func() string   // describes an array's elements, for errors
 }
 
 // Install adds streams to world, in both directions and with every peer. It must be called
 // once at each end, before the world's first connection.
 func Install(world *rpc.World, config Config) (*Streams, error) {
 	if world == nil {
-		return nil, errors.New("stream: Install into a nil *World")
+		return nil, errors.New("stream: Install: world is nil")
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -93,16 +93,15 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	return s, nil
 }
 
-// bind binds the pipes of transfers. On a second Install, or on one after the first
-// connection, rpc.Bind panics with a text, which bind turns into an error.
+// bind calls bindPipes. rpc.Bind panics with a text if Install is called a second time, or after
+// the first connection. bind turns that text into an error.
 func bind(s *Streams) (err error) {
 	defer func() {
 		switch recovered := recover().(type) {
 		case nil:
 		case string:
-			err = fmt.Errorf("stream: Install goes once into a world, before its first connection: "+
-				"call it right after rpc.NewWorld, and use the Streams that this call returned "+
-				"wherever the world's transfers are meant (%s)", recovered)
+			err = fmt.Errorf("stream: Install must be called once for each world, before its first connection: "+
+				"call it right after rpc.NewWorld and share the Streams that it returns (%s)", recovered)
 		default:
 			panic(recovered)
 		}
@@ -117,25 +116,25 @@ func bind(s *Streams) (err error) {
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {
 	case conn == nil:
-		panic("stream: Peer(nil): there is no connection; an actor that nobody owns has none")
+		panic("stream: Peer(nil): connection is nil, as it is for an actor without an owner")
 	case conn.World() != s.world:
-		panic(fmt.Sprintf("stream: Peer(%v): the connection belongs to another world than these Streams; "+
-			"ask those that Install returned for its world", conn))
+		panic(fmt.Sprintf("stream: Peer(%v): connection belongs to another world: "+
+			"use the Streams that Install returned for that world", conn))
 	}
 	p := s.peer(conn)
 	p.watch()
 	return p
 }
 
-// peer returns the peer of conn, and creates it on first use.
+// peer returns the peer of conn, which it creates on first use.
 func (s *Streams) peer(conn *rpc.Conn) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peerLocked(conn)
 }
 
-// joinedPeer is peer for a caller who has learned of conn from the world. The world therefore knows
-// the connection and will report its end.
+// joinedPeer is like peer, for a caller who got conn from the world. The world will therefore
+// report the end of the connection.
 func (s *Streams) joinedPeer(conn *rpc.Conn) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,31 +156,31 @@ func (s *Streams) peerLocked(conn *rpc.Conn) *Peer {
 	return p
 }
 
-// earlyPart determines how many bytes a connection may send before its headers are answered.
+// earlyDivisor determines how many bytes a connection may send before its headers are answered.
 //
-// All connections together may send a 16th of Config.MaxMemory. A connection that joins gets a
-// 16th of the bytes that are left, but at least minPending. If less than minPending is left, it
-// gets nothing. By default, this happens from the 60th connection on. The first connections may
-// therefore send earlyBytes, and the memory suffices even if 200 connections from one address all
-// send at once.
+// All connections together may send 1/earlyDivisor of Config.MaxMemory. A connection that joins
+// gets 1/earlyDivisor of what is left of that, but at least minPending. If less than minPending is
+// left, it gets nothing, which by default happens from the 60th connection on. The first
+// connections may therefore send earlyBytes, and the memory suffices even if 200 connections from
+// one address all send at once.
 //
-// Content that arrives when there is no memory for it is held nevertheless, because parts on
-// lanes can't be refused.
-const earlyPart = 16
+// Content that arrives when there is no memory for it is held anyway, because parts on lanes can't
+// be refused.
+const earlyDivisor = 16
 
 // shareEarly returns how many bytes a joining connection may send before its headers are
 // answered.
 func (s *Streams) shareEarly() (share int64) {
-	left := max(s.config.maxMemory()/earlyPart, minPending) - s.early
+	left := max(s.config.maxMemory()/earlyDivisor, minPending) - s.early
 	if left >= minPending {
-		share = min(max(left/earlyPart, minPending), s.config.early())
+		share = min(max(left/earlyDivisor, minPending), s.config.early())
 	}
 	s.early += share
 	return share
 }
 
-// remove removes the peer of a connection that has ended. If the peer has joined, disconnected
-// will remove it when the world reports the end.
+// remove removes the peer of a connection that has ended, unless the peer has joined. In that case,
+// disconnected removes it when the world reports the end.
 func (s *Streams) remove(p *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +209,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	sliceLinkOf(conn).ended = p
 	s.mu.Unlock()
 	if p == nil {
-		return // nobody ever asked for it
+		return // the connection never had a peer
 	}
 	if p.active {
 		s.early -= p.receiver.earlyShare
@@ -235,21 +234,21 @@ func (s *Streams) tickPeers(now time.Time) {
 	s.callers.Take(s.schedule)
 	s.scheduleOverdue(now)
 
-	// Remove the peers that we have ticked, even if a function of the game panics.
+	// Deferred, so that peers that were ticked are removed even if a function of the game panics.
 	ticked := 0
 	defer func() { s.due = slices.Delete(s.due, 0, ticked) }()
 	for _, p := range s.due {
 		ticked++
 		p.scheduled = false
 		p.tick(now)
-		if !p.wasIdle && s.clock.timeUp() { // the time is only measured if a peer had something to do
+		if !p.wasIdle && s.clock.timeUp() { // an idle peer takes no time worth measuring
 			s.wake()
 			return
 		}
 	}
 }
 
-// scheduleOverdue adds the peers that must be ticked although nothing has woken them. It looks
+// scheduleOverdue schedules the peers that must be ticked although nothing has woken them. It looks
 // for them every checkInterval.
 func (s *Streams) scheduleOverdue(now time.Time) {
 	since := now.Sub(s.checked)
@@ -286,16 +285,16 @@ func (s *Streams) handle(name string, t topic) {
 	of := header{kind: t.kind, topic: name}
 	switch {
 	case name == "":
-		panic("stream: Handle of a topic without a name; take what NewBlob or NewArray returned")
+		panic("stream: Handle of a topic without a name: use NewBlob or NewArray")
 	case s == nil:
-		panic(fmt.Sprintf("stream: Handle of %v: nil *Streams; give it what Install returned", &of))
+		panic(fmt.Sprintf("stream: Handle of %v: streams is nil: use the result of Install", &of))
 	case t.open == nil:
-		panic(fmt.Sprintf("stream: Handle of %v: no function", &of))
+		panic(fmt.Sprintf("stream: Handle of %v: function is nil", &of))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.topics[name]; taken {
-		panic(fmt.Sprintf("stream: topic %q has a handler already", name))
+		panic(fmt.Sprintf("stream: topic %q already has a handler", name))
 	}
 	s.topics[name] = t
 }
@@ -309,28 +308,28 @@ func (s *Streams) topic(name string) topic {
 
 // growTime returns the time within which half of the credit must be consumed for the credit to
 // grow: two round trips or two ticks, whichever is longer. One round trip would be too strict on
-// a lossy path, where content waits for a lost part that precedes it, and that part may be lost
-// again.
+// a lossy path, where content waits for an earlier part that was lost, perhaps more than once.
 func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.clock.interval)
 }
 
 const (
-	// A tick may spend an eighth of the time between two ticks on all peers together.
+	// tickShare limits a tick to 1/tickShare of the time between two ticks, for all peers together.
+	// The rest of that time belongs to the game.
 	tickShare = 8
-	// minTick is the minimum time that a tick may spend. In a busy world that waits for events,
-	// ticks follow each other closely, so minTick is also the maximum there. It's short because a
-	// call that arrives in the meantime has to wait.
+	// minTick is how long a tick may always take. Since ticks follow each other closely in a busy
+	// world that waits for events, it's also the maximum there. It's short because a call that
+	// arrives during the tick has to wait.
 	minTick = time.Millisecond
 )
 
-// A tickClock measures the time between ticks, and how much of it a tick takes. It is used by the
-// world's goroutine only.
+// A tickClock measures the time between ticks, and how long a tick takes. It is used by the world's
+// goroutine only.
 type tickClock struct {
 	now      func() time.Time // time.Now, except in tests
 	lastTick time.Time        // start of the last tick
 	interval time.Duration    // time between ticks, for growTime and the queues of routes
-	ends     time.Time        // when the tick must end; zero if it has found nothing to do so far
+	deadline time.Time        // when the tick must end; zero until start is called in the tick
 }
 
 // begin is called at the start of each tick.
@@ -340,16 +339,16 @@ type tickClock struct {
 func (c *tickClock) begin(now time.Time) {
 	c.interval = min(now.Sub(c.lastTick), max(2*c.interval, 5*time.Millisecond), time.Second)
 	c.lastTick = now
-	c.ends = time.Time{}
+	c.deadline = time.Time{}
 }
 
-// start starts measuring the time that this tick takes, when it's first called in the tick. In most
-// ticks of a game, no peer has anything to do, and we needn't read the clock.
+// start sets the deadline when a tick finds the first peer that has something to do. Most ticks of
+// a game find none and needn't read the clock.
 func (c *tickClock) start() {
-	if c.ends.IsZero() {
-		c.ends = c.now().Add(max(minTick, c.interval/tickShare))
+	if c.deadline.IsZero() {
+		c.deadline = c.now().Add(max(minTick, c.interval/tickShare))
 	}
 }
 
 // timeUp reports whether this tick has used up its time for transfers.
-func (c *tickClock) timeUp() bool { return c.now().After(c.ends) }
+func (c *tickClock) timeUp() bool { return c.now().After(c.deadline) }

@@ -12,8 +12,8 @@ import (
 func TestInstallGoesOnceIntoAWorld(t *testing.T) {
 	world, _ := newWorld(t, rpc.Config{}, Config{})
 	s, err := Install(world, Config{})
-	require.EqualError(t, err, "stream: Install goes once into a world, before its first connection: call it right after rpc.NewWorld, "+
-		"and use the Streams that this call returned wherever the world's transfers are meant "+
+	require.EqualError(t, err, "stream: Install must be called once for each world, before its first connection: "+
+		"call it right after rpc.NewWorld and share the Streams that it returns "+
 		`(rpc: class "quiver.stream" is bound twice in one world)`)
 	require.Nil(t, s)
 }
@@ -21,7 +21,7 @@ func TestInstallGoesOnceIntoAWorld(t *testing.T) {
 func TestInstallComesBeforeTheFirstConnection(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		_, err := Install(n.server.world, Config{})
-		require.ErrorContains(n, err, "Install goes once into a world")
+		require.ErrorContains(n, err, "Install must be called once for each world")
 	})
 }
 
@@ -29,10 +29,10 @@ func TestInstallComesBeforeTheFirstConnection(t *testing.T) {
 func TestPeerOfAMistake(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		conn := n.client.peer.Conn()
-		require.PanicsWithValue(n, "stream: Peer(nil): there is no connection; an actor that nobody owns has none",
+		require.PanicsWithValue(n, "stream: Peer(nil): connection is nil, as it is for an actor without an owner",
 			func() { n.server.streams.Peer(nil) })
-		require.PanicsWithValue(n, fmt.Sprintf("stream: Peer(%v): the connection belongs to another world than these Streams; "+
-			"ask those that Install returned for its world", conn), func() { n.server.streams.Peer(conn) })
+		require.PanicsWithValue(n, fmt.Sprintf("stream: Peer(%v): connection belongs to another world: "+
+			"use the Streams that Install returned for that world", conn), func() { n.server.streams.Peer(conn) })
 		require.Same(n, n.client.peer, n.client.streams.Peer(conn))
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// widenPause is the minimum time between two measurements of the path by widen. Under World.Run,
-// there may be a tick every few microseconds.
+// widenPause is the minimum time between two measurements of the path by widen, because there may
+// be a tick every few microseconds under World.Run.
 const widenPause = time.Millisecond
 
 // laneIdle is the time without parts in either direction after which a client releases the lanes
@@ -17,9 +17,9 @@ const widenPause = time.Millisecond
 const laneIdle = 10 * time.Second
 
 const (
-	// A server opens at most maxOpenings lanes for a connection in openingTime. This is enough to
+	// A server opens at most maxOpenings lanes for a connection per openingTime. This is enough to
 	// open all lanes twice as often as an honest client can release them. A client that releases
-	// lanes as soon as they're open gets no more until openingTime is over.
+	// lanes as soon as they're open gets no more until openingTime has passed.
 	openingTime = laneIdle / 2
 	maxOpenings = maxLanes
 )
@@ -35,26 +35,25 @@ const (
 type lanes struct {
 	peer *Peer
 
-	asked   int       // number of lanes wanted; a client sends it in its limits message
-	stay    int       // number that stay open; 0 at a client until the server's limits arrive
+	wanted  int       // number of lanes wanted; a client sends it in its limits message
+	kept    int       // number that stay open; 0 at a client until the server's limits arrive
 	widened time.Time // when widen last measured the path
 
-	// At a server, these enforce the limit of maxOpenings in openingTime.
+	// At a server, these enforce the limit of maxOpenings per openingTime.
 	opened      int       // lanes opened since openedSince; maxOpenings if no channel was left
 	openedSince time.Time // when opened was last reset
 
 	// At a client, these detect idle lanes.
 	touched   bool         // a lane was opened, or a part arrived on one, since the last tick
 	lastUsed  time.Time    // last tick in which touched was set or a transfer was using lanes
-	idleAlarm alarm        // makes a tick check for idle lanes
-	released  []*rpc.Actor // lanes that we have released and the server has yet to close
+	idleAlarm alarm        // wakes the peer to check for idle lanes
+	released  []*rpc.Actor // lanes that we have released but the server has not closed yet
 }
 
 func (l *lanes) isServer() bool { return l.peer.streams.world.IsServer() }
 
 // start asks for lanes for t, whose header is about to be sent. It asks for the number that t's
-// Window sets. If the Window sets none, it asks for as many as fill the path, but for no more
-// than t can fill.
+// Window sets or, if it sets none, for as many as fill the path, but no more than t can fill.
 func (l *lanes) start(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -71,16 +70,14 @@ func (l *lanes) start(t *Transfer) error {
 }
 
 // lanesFilledBy returns how many lanes the last left bytes of a transfer can fill. More lanes
-// would be of no use, but each costs both ends an actor: 200 clients that each downloaded 1 MiB
-// once opened 20 lanes each.
+// would be of no use, but each one costs both ends an actor.
 func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen asks for more lanes for a transfer that has found the gates of all lanes closed. It asks
-// for as many as fill the path now. If all lanes are full, it asks for at least twice as many as
-// before.
+// widen asks for more lanes for a transfer that found the gates of all lanes closed. It asks for as
+// many as currently fill the path and, if all lanes are full, for at least twice as many as before.
 //
-// If the transfer's Window sets a number, widen asks for that number again. A client may have put
-// off asking, because it was waiting for lanes to close.
+// If the transfer's Window sets a number, widen asks for that number again, because a client may
+// have postponed asking until the server has closed other lanes.
 func (l *lanes) widen(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -93,35 +90,35 @@ func (l *lanes) widen(t *Transfer) error {
 	now := l.peer.streams.clock.lastTick
 	window := l.peer.window
 	limit := min(len(window.lanes)+lanesFilledBy(t.unsentBytes()), maxLanes)
-	someAreOpening := len(window.lanes) < l.asked
-	if someAreOpening || l.asked >= limit || now.Sub(l.widened) < widenPause {
+	someAreOpening := len(window.lanes) < l.wanted
+	if someAreOpening || l.wanted >= limit || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 
 	l.widened = now
 	n := window.pathLanes()
 	if window.full(w) {
-		n = max(n, 2*l.asked)
+		n = max(n, 2*l.wanted)
 	}
 	return l.ask(min(n, limit))
 }
 
-// ask raises the number of lanes to n, unless there are as many already. A server opens the
-// lanes. A client asks its server for them, unless others are closing.
+// ask raises the number of wanted lanes to n. A server opens the missing ones. A client asks the
+// server for them unless it's still waiting for others to be closed.
 func (l *lanes) ask(n int) error {
-	if n <= max(l.asked, len(l.peer.window.lanes)) {
+	if n <= max(l.wanted, len(l.peer.window.lanes)) {
 		return nil
 	}
 	if l.isServer() {
-		l.asked = n
+		l.wanted = n
 		return l.open(l.peer.streams.clock.lastTick)
 	}
 
-	// Until the server has closed the lanes that we've released, it counts them as open. Wait for
-	// that, because widen will ask again.
+	// The server counts the lanes that we've released as open until it has closed them. Until then,
+	// do nothing: widen will ask again.
 	l.removeClosed()
 	if len(l.released) == 0 {
-		l.asked = n
+		l.wanted = n
 		l.peer.control.limitsChanged()
 	}
 	return nil
@@ -131,14 +128,14 @@ func (l *lanes) ask(n int) error {
 // lanes that it wants, and a server sends the number that stay open.
 func (l *lanes) onLimits(n int) {
 	if l.isServer() {
-		l.asked = max(l.asked, n) // the next tick opens them
+		l.wanted = max(l.wanted, n) // the next tick opens them
 		return
 	}
-	l.stay = n
+	l.kept = n
 }
 
-// tick is called when a tick of the world includes the peer. A server opens missing lanes, and
-// a client releases idle ones.
+// tick is called in each tick that includes the peer. A server opens missing lanes, and a client
+// releases idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.isServer() {
 		return l.open(now)
@@ -146,20 +143,19 @@ func (l *lanes) tick(now time.Time) error {
 	return l.releaseIdle(now)
 }
 
-// begin opens the lanes that stay open. It's called at a server. Even if the backend isn't
+// begin opens the lanes that stay open. It's only called at a server. Even if the backend isn't
 // [Window], one lane stays open for transfers that choose Window with [Via].
 func (l *lanes) begin(backend Backend) error {
-	stay := 1
+	l.kept = 1
 	if w := backend.window(); w != nil {
-		stay = cmp.Or(w.Lanes, defaultLanes)
+		l.kept = cmp.Or(w.Lanes, defaultLanes)
 	}
-	l.stay = stay
-	l.asked = stay
-	return l.peer.window.grow(stay)
+	l.wanted = l.kept
+	return l.peer.window.grow(l.kept)
 }
 
-// open opens missing lanes, but at most maxOpenings in openingTime. Lanes that the client has
-// released, but not fully acknowledged, still count toward maxLanes. Later ticks open the rest.
+// open opens missing lanes, but at most maxOpenings per openingTime. Lanes that the client has
+// released but not fully acknowledged still count toward maxLanes. Later ticks open the rest.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -167,62 +163,61 @@ func (l *lanes) open(now time.Time) error {
 		l.openedSince = now
 		l.opened = 0
 	}
-	want := min(l.asked, before+maxOpenings-l.opened)
+	want := min(l.wanted, before+maxOpenings-l.opened)
 	if len(window.parting) > 0 && want > before {
-		window.sweepParting() // removes lanes that are fully acknowledged
+		window.sweepParting() // forget the lanes that are fully acknowledged
 		want = min(want, max(before, maxLanes-len(window.parting)))
 	}
 	err := window.grow(want)
 	l.opened += len(window.lanes) - before
 	if len(window.lanes) < want {
-		// The connection has no channel left. Don't try again in each tick, but only after
-		// openingTime.
+		// The connection has no channel left. Don't try again before openingTime has passed.
 		l.opened = maxOpenings
 	}
 	return err
 }
 
-// onLeave closes a lane that the client has released. Parts in flight to the client arrive
-// before the close does.
+// onLeave closes a lane that the client has released. Parts that are in flight to the client still
+// arrive before the close does.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
 	i := slices.Index(w.lanes, lane)
-	if i < 0 || len(w.lanes) <= l.stay {
-		l.peer.violate("a lane was let go, of %d that stay", l.stay)
+	if i < 0 || len(w.lanes) <= l.kept {
+		l.peer.violate("client released a lane, but %d lanes must stay open", l.kept)
 		return
 	}
 	w.lanes = slices.Delete(w.lanes, i, i+1)
 	w.parting = append(w.parting, lane.Channel(l.peer.conn))
-	l.asked = len(w.lanes)
+	l.wanted = len(w.lanes)
 	if err := l.peer.streams.world.Destroy(lane); err != nil {
 		l.peer.fail(err)
 	}
 }
 
-// releaseIdle releases the lanes that needn't stay open, once they're idle. Only the server can
-// close them, so a message on each lane tells the server that nothing more will be sent on it.
+// releaseIdle releases the lanes that needn't stay open once they're idle. Since only the server
+// can close them, a message on each lane tells the server that nothing more will be sent on it.
 func (l *lanes) releaseIdle(now time.Time) error {
-	w, stay := l.peer.window, l.stay
+	w, kept := l.peer.window, l.kept
 	if l.touched || l.peer.sender.usesLanes() {
 		l.touched = false
 		l.lastUsed = now
 	}
-	if stay == 0 || len(w.lanes) <= stay {
-		return nil // none to release, or the server's limits haven't arrived yet
+	if kept == 0 || len(w.lanes) <= kept {
+		return nil // the server's limits haven't arrived yet, or there is no lane to release
 	}
 	if wait := laneIdle - now.Sub(l.lastUsed); wait > 0 {
 		l.idleAlarm.set(l.peer, wait)
 		return nil
 	}
-	for _, lane := range w.lanes[stay:] {
+	for _, lane := range w.lanes[kept:] {
 		if err := leaveLane.Call(lane, nil); err != nil {
 			return err
 		}
 	}
-	l.released = append(l.released, w.lanes[stay:]...)
-	clear(w.lanes[stay:])
-	w.lanes = w.lanes[:stay]
-	l.asked = stay
+	l.released = append(l.released, w.lanes[kept:]...)
+	clear(w.lanes[kept:])
+	w.lanes = w.lanes[:kept]
+	l.wanted = kept
 	return nil
 }
 

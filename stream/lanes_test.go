@@ -226,7 +226,7 @@ func TestLanesThatMustStay(t *testing.T) {
 		require.NoError(n, n.client.world.Do(n.ctx, func() { err = leaveLane.Call(n.client.peer.window.lanes[0], nil) }))
 		require.NoError(n, err)
 		<-n.client.peer.conn.Done()
-		require.ErrorContains(n, n.client.peer.conn.Err(), "a lane was let go, of 2 that stay")
+		require.ErrorContains(n, n.client.peer.conn.Err(), "client released a lane, but 2 lanes must stay open")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestShareOfNoEntry(t *testing.T) {
 	inNetwork(t, setup{via: Window{Share: 0.003}}, func(n *network) {
 		for _, p := range []*Peer{n.client.peer, n.server.peer} {
 			err := n.mustStart(p, content(100)).Wait(n.ctx)
-			require.ErrorContains(n, err, "share 0.003 of a reliable buffer of 256 entries is less than one entry")
+			require.ErrorContains(n, err, "Share 0.003 of a reliable buffer of 256 entries is less than one entry")
 		}
 		got := collect(n.server.streams)
 		require.NoError(n, n.mustStart(n.client.peer, content(100_000), Via(Window{Share: 0.004})).Wait(n.ctx))

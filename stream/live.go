@@ -8,13 +8,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is the time that the world has to end the transfers of a connection that has ended.
-// Messages such as done may have arrived before the end, and the world should have the chance to
-// handle them. A world that is driven needs less time than this.
+// endGrace is how long the world has to end the transfers of a connection that has ended, because
+// messages such as done may have arrived before the end and should still be handled. A world that
+// is driven needs less time than this.
 const endGrace = time.Second
 
 // A liveSet holds the transfers of one connection that have not ended, in both directions. It
-// fails them when the connection ends, even if nobody drives the world anymore. It is safe for
+// fails them when the connection ends, even if the world is no longer driven. It is safe for
 // concurrent use.
 type liveSet struct {
 	over chan struct{} // closed when err is set
@@ -46,8 +46,7 @@ func (l *liveSet) addOutgoing(t *Transfer, limit int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case l.outgoing >= limit:
-		return 0, fmt.Errorf("stream: %v to %v: %d transfers are under way or waiting, "+
-			"the limit is stream.Config.MaxQueued, %d: %w",
+		return 0, fmt.Errorf("stream: %v to %v: %d transfers are in progress or waiting; the limit is %d (stream.Config.MaxQueued): %w",
 			&t.header, t.peer.conn, l.outgoing, limit, rpc.ErrBacklogFull)
 	}
 	l.transfers[t] = struct{}{}
@@ -70,17 +69,17 @@ func (l *liveSet) addIncoming(in *incoming) bool {
 func (l *liveSet) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, there := l.transfers[t]; !there {
+	if _, ok := l.transfers[t]; !ok {
 		return
 	}
 	delete(l.transfers, t)
-	if _, is := t.(*Transfer); is {
+	if _, ok := t.(*Transfer); ok {
 		l.outgoing--
 	}
 }
 
-// watch starts a goroutine on its first call. If conn has ended and the world doesn't end the
-// transfers in time, the goroutine calls ended.
+// watch starts a goroutine on its first call. The goroutine calls ended if the world doesn't end
+// the transfers within endGrace after conn has ended.
 func (l *liveSet) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +99,8 @@ func (l *liveSet) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until end is closed, because a connection or a world has ended, and then gives
-// the world a grace period. It calls ended when that is over, unless over was closed earlier.
+// afterEnd waits until end is closed, because a connection or a world has ended. It calls ended
+// after the grace period that follows, unless over is closed first.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
@@ -117,15 +116,14 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 	}
 }
 
-// end fails all transfers. After that, none can be added. Only the first call has an effect.
+// end fails all transfers, after which none can be added. Only the first call has an effect.
 func (l *liveSet) end(cause error) {
 	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
 	}
 }
 
-// close sets err, and returns the transfers that must fail. If err was set already, it returns
-// none.
+// close sets err and returns the transfers that must fail, or none if err was already set.
 func (l *liveSet) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

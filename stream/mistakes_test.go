@@ -20,28 +20,28 @@ func TestNilsAreNamed(t *testing.T) {
 			return err
 		}
 		require.ErrorContains(n, start(Weight(1), nil), "option 2 is nil")
-		require.ErrorContains(n, start(Via((*Window)(nil))), "names no backend")
-		require.ErrorContains(n, start(Via((*Slices)(nil))), "names no backend")
+		require.ErrorContains(n, start(Via((*Window)(nil))), "Via(nil)")
+		require.ErrorContains(n, start(Via((*Slices)(nil))), "Via(nil)")
 		require.NoError(n, start(Via(&Window{})))
 		require.ErrorContains(n, start(Via(Window{Share: math.NaN()})), "Window.Share is NaN")
-		require.ErrorContains(n, Gate{Share: math.NaN()}.Check(256, 1), "share NaN of the reliable buffer is not above 0")
+		require.ErrorContains(n, Gate{Share: math.NaN()}.Check(256, 1), "Share is NaN;")
 
 		_, err := (&Blob{}).Start(n.server.peer, bytes.NewReader(nil), 0)
 		require.ErrorContains(n, err, "NewBlob")
 		_, err = (&Array[int]{}).Start(n.server.peer, nil)
 		require.ErrorContains(n, err, "NewArray")
 		_, err = NewPump(nil, Gate{}, 1, 1, func(int) error { return nil }, nil)
-		require.ErrorContains(n, err, "no channel")
+		require.ErrorContains(n, err, "channel is nil")
 		_, err = NewPump(&localChannel{}, Gate{}, 1, 1, nil, nil)
-		require.ErrorContains(n, err, "no function")
+		require.ErrorContains(n, err, "emit is nil")
 		_, err = Calls(clientReceiveData, nil, testItems(1), CallsConfig{})
-		require.ErrorContains(n, err, "a nil *Actor")
+		require.ErrorContains(n, err, "actor is nil")
 
 		blob, array := NewBlob("nils"), NewArray[int]("nil array")
-		require.PanicsWithValue(n, `stream: Handle of blob "nils": no function`, func() { blob.Handle(n.client.streams, nil) })
-		require.PanicsWithValue(n, `stream: Handle of array "nil array": no function`, func() { array.Handle(n.client.streams, nil) })
-		require.PanicsWithValue(n, `stream: Handle of blob "nils": nil *Streams; give it what Install returned`, func() { blob.Handle(nil, func(*IncomingBlob) {}) })
-		require.PanicsWithValue(n, `stream: Handle of a topic without a name; take what NewBlob or NewArray returned`, func() { (&Blob{}).Handle(n.client.streams, func(*IncomingBlob) {}) })
+		require.PanicsWithValue(n, `stream: Handle of blob "nils": function is nil`, func() { blob.Handle(n.client.streams, nil) })
+		require.PanicsWithValue(n, `stream: Handle of array "nil array": function is nil`, func() { array.Handle(n.client.streams, nil) })
+		require.PanicsWithValue(n, `stream: Handle of blob "nils": streams is nil: use the result of Install`, func() { blob.Handle(nil, func(*IncomingBlob) {}) })
+		require.PanicsWithValue(n, `stream: Handle of a topic without a name: use NewBlob or NewArray`, func() { (&Blob{}).Handle(n.client.streams, func(*IncomingBlob) {}) })
 		require.PanicsWithValue(n, `stream: array "options": option 1 is nil`, func() { NewArray[int]("options", nil) })
 
 		said := make(chan any, 1)
@@ -51,7 +51,7 @@ func TestNilsAreNamed(t *testing.T) {
 		})
 		transfer, err := array.Start(n.server.peer, []int{1})
 		require.NoError(n, err)
-		require.Equal(n, `stream: OnBatch of array "nil array": no function`, <-said)
+		require.Equal(n, `stream: OnBatch of array "nil array": function is nil`, <-said)
 		require.ErrorIs(n, transfer.Wait(n.ctx), ErrCanceled)
 		time.Sleep(time.Second)
 		require.NoError(n, n.client.peer.Conn().Err())
@@ -63,7 +63,7 @@ func TestNilsAreNamed(t *testing.T) {
 	}{
 		{Config{Backend: (*Window)(nil)}, "Config.Backend is a nil *stream.Window"},
 		{Config{Backend: Window{Share: math.NaN()}}, "Window.Share is NaN"},
-		{Config{Store: (*memoryStore)(nil)}, "Config.Store is a nil *stream.memoryStore; leave Store out"},
+		{Config{Store: (*memoryStore)(nil)}, "Config.Store is a nil *stream.memoryStore: leave it unset"},
 	} {
 		w, err := rpc.NewWorld(rpc.Config{})
 		require.NoError(t, err)
@@ -71,5 +71,5 @@ func TestNilsAreNamed(t *testing.T) {
 		require.ErrorContains(t, err, row.want)
 	}
 	_, err := Install(nil, Config{})
-	require.ErrorContains(t, err, "a nil *World")
+	require.ErrorContains(t, err, "world is nil")
 }

@@ -11,15 +11,14 @@ import (
 // An Option adjusts one transfer when it is started.
 type Option func(*options)
 
-// options holds the values of a transfer's options. Each field belongs to the Option of the same
-// name.
+// options holds the values of a transfer's options, each in the field named after its Option.
 type options struct {
 	weight int
 	key    string
 	name   string
 	via    Backend
 	lanes  int       // 0 for as many as via allows
-	hash   Algorithm // 0 if sender.hash is to choose it
+	hash   Algorithm // 0 to let sender.hash choose it
 	rate   int
 
 	part   int     // an array's MaxBytesPerRPC, or 0 for the backend's part size
@@ -32,11 +31,10 @@ const MaxWeight = 1000
 // Weight sets the transfer's share of the connection relative to the connection's other
 // transfers. n is from 1, the default, to MaxWeight.
 //
-// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further transfers
-// wait. The heaviest begins first or, if several have the same weight, the oldest. But no
-// transfer waits forever: once seven heavier transfers have overtaken the one that has waited
-// longest, that transfer is next. [Transfer.SetWeight] changes the weight, even of a transfer
-// that waits.
+// Transfers beyond the number that the peer accepts at once (its [Config].MaxTransfers) wait. The
+// heaviest begins first or, if several have the same weight, the oldest. But no transfer waits
+// forever: once seven heavier transfers have overtaken the one that has waited longest, that
+// transfer is next. [Transfer.SetWeight] changes the weight, even while the transfer is waiting.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes. The content must never change under its key.
@@ -50,8 +48,8 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 // ErrDigest. If the store has other content, the transfer also fails, or the content is fetched
 // again. The content is hashed twice if [Hash] is another algorithm.
 //
-// With any other key, and with all arrays, the receiver assumes that the content it has stored
-// under the key is the sender's, without comparing the two. A sender that uses the key of other
+// With any other key, and with all arrays, the receiver assumes without a comparison that the
+// content it has stored under the key is the sender's. A sender that uses the key of different
 // content is therefore told that everything has arrived.
 //
 // Both ends refuse a key that is nearly the text of a digest: in upper case, of another length,
@@ -71,17 +69,17 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // Hash chooses the algorithm of the transfer's digest, in place of Config.Hash. If the game
-// already knows a digest of the content, choose that digest's algorithm. The receiver's
-// [Content] then has the same digest. With [NoDigest], the content is not hashed.
+// already knows a digest of the content, choose that digest's algorithm, so that the receiver's
+// [Content] has the same digest. With [NoDigest], the content is not hashed.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
 // Rate limits how fast a blob's source is read, in bytes per second. 0, the default, means no
 // limit. Rate is for one transfer, whereas rpc.Config.Rate limits everything that a connection
 // sends. Arrays don't support it: their Send returns an error.
 //
-// The source is read in steps of a twentieth of a second. If the source has been slow or the
-// machine busy, the transfer may catch up on a quarter of a second at most. If a transfer is
-// resumed, content that the receiver already has does not count.
+// The source is read in steps of a twentieth of a second. After a delay, because the source was
+// slow or the machine busy, the transfer catches up on at most a quarter of a second. If a transfer
+// is resumed, content that the receiver already has does not count.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer, with config's values for what opts leaves out.
@@ -97,25 +95,23 @@ func resolve(config *Config, opts []Option) (options, error) {
 	badKey := checkKey(o.key)
 	switch {
 	case o.weight < 1 || o.weight > MaxWeight:
-		return o, fmt.Errorf("stream: Weight(%d) is not 1 to %d", o.weight, MaxWeight)
+		return o, fmt.Errorf("stream: Weight(%d) is out of range: it must be 1 to %d", o.weight, MaxWeight)
 	case len(o.key) > maxKeyBytes:
-		return o, fmt.Errorf("stream: Key of %d bytes, at most %d", len(o.key), maxKeyBytes)
+		return o, fmt.Errorf("stream: Key has %d bytes; the limit is %d", len(o.key), maxKeyBytes)
 	case badKey != nil:
 		return o, badKey
 	case len(o.name) > maxNameBytes:
-		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
+		return o, fmt.Errorf("stream: Name has %d bytes; the limit is %d", len(o.name), maxNameBytes)
 	case isNil(o.via):
-		return o, errors.New("stream: Via(nil) names no backend: " +
-			"give it a Window or Slices, or leave it out for stream.Config.Backend")
+		return o, errors.New("stream: Via(nil): use a Window or Slices, or omit Via to use stream.Config.Backend")
 	case o.hash == NoDigest && o.key != "":
-		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; " +
-			"leave one of them out")
-	case o.hash != 0 && !o.hash.ofTransfers():
-		return o, fmt.Errorf("stream: Hash(%v) is unknown", o.hash)
+		return o, errors.New("stream: Key cannot be combined with Hash(NoDigest), because stored content needs a digest")
+	case o.hash != 0 && !o.hash.isKnown():
+		return o, fmt.Errorf("stream: Hash of unknown %v", o.hash)
 	case o.rate < 0:
 		return o, fmt.Errorf("stream: Rate(%d) is negative", o.rate)
 	case o.lanes < 0 || o.lanes > maxLanes:
-		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
+		return o, fmt.Errorf("stream: Lanes(%d) is out of range: it must be 0 to %d", o.lanes, maxLanes)
 	}
 
 	o.window = o.via.window()
@@ -138,8 +134,8 @@ func (o *options) partSize() int {
 }
 
 // checkEntries returns an error if the transfer can't use lanes whose reliable buffers have slots
-// entries. Either an array's RPCs could overflow the buffer, or the transfer's share of the
-// buffer is less than one entry, so that not a single part could be sent.
+// entries, either because an array's RPCs could overflow the buffer, or because the transfer's
+// share of the buffer is less than one entry, so that no part could be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {
 		return nil

@@ -84,11 +84,11 @@ func (p panicPart) Commit(digest Digest) error {
 
 // panickedIn is what both ends' errors say of a panic.
 var panickedIn = map[string]string{
-	"lookup": "the Store", "open": "the Store", "write": "the Store", "commit": "the Store",
-	"handler": "the handler",
+	"lookup": "Store", "open": "Store", "write": "Store", "commit": "Store",
+	"handler": "handler",
 	"read":    "Read of the source",
-	"encode":  "the encoding of element 10",
-	"decode":  "the Store, or an element's decoding",
+	"encode":  "encoding of element 10",
+	"decode":  "Store, or decoding of an element",
 	"batch":   "OnBatch",
 }
 
@@ -209,7 +209,7 @@ func TestPanicLeavesALoop(t *testing.T) {
 func TestPanicInCalls(t *testing.T) {
 	var s setup
 	s.rpc.OnPanic = func(_ *rpc.Conn, function string, _ any, _ []byte) {
-		require.Equal(t, "Calls of "+clientReceiveData.String()+": an item's encoding, or the function of Wrap", function)
+		require.Equal(t, "Calls of "+clientReceiveData.String()+": encoding of an item, or the function given to Wrap", function)
 	}
 	inCalls(t, s, func(c *callsTest) {
 		var all [3]*Calling

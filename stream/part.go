@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxPartHeader is the maximum size of four varints.
+	// maxPartHeader is the maximum size of a part's header, which consists of four varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part. Its RPC stays within 32 KiB, the article's
+	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's
 	// MaxBytesPerRPC, and takes up 30 entries of a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
@@ -44,9 +44,9 @@ func parsePart(b []byte) (part, error) {
 		count:  int(r.Uvarint(uint64(len(b)))),
 	}
 	p.data = r.Left
-	// Every element takes at least a byte, so a part can't have more elements than bytes.
+	// Every element has at least one byte, so a part can't have more elements than bytes.
 	if r.Err != nil || len(p.data) == 0 || p.count > len(p.data) {
-		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
+		return part{}, fmt.Errorf("%w: part message of %d bytes", errMalformed, len(b))
 	}
 	return p, nil
 }
@@ -54,22 +54,22 @@ func parsePart(b []byte) (part, error) {
 // A block buffers a piece of content between the source and the network, or between the
 // network and the application.
 //
-// The buffer starts with enough room for a part's header. Once we know where the block goes,
-// message fills in the header right before the payload, so the content isn't copied again.
+// The buffer starts with room for a part's header, which message fills in when the block is sent.
+// This way the payload isn't copied again.
 //
-// A block has one owner at a time, who passes it on or frees it.
+// A block has one owner at a time, who must either pass it on or free it.
 type block struct {
 	offset int64  // where the payload begins in the content, in bytes
 	index  int64  // of the first element; arrays only
 	count  int    // elements in the payload; arrays only
 	buf    []byte // maxPartHeader bytes, then the payload
 
-	page *pages.Page // backs buf, and goes back to the pool in Free; nil if buf is on the heap
+	page *pages.Page // backs buf; Free returns it to the pool; nil if buf is on the heap
 
-	// Outgoing blocks count against the memory that their transfer may hold.
+	// Outgoing blocks are charged to the memory that their transfer may hold.
 	holding      *budget.Holding // the transfer's, set by chargeTo; nil for incoming blocks
 	charged      int64           // bytes taken from holding
-	sentAsSlices bool            // Free then means that the peer has acknowledged the whole block
+	sentAsSlices bool            // Free then means that the peer has acked all of it
 }
 
 // blockBytes is the size of a full part's buffer, just under a page.
@@ -117,7 +117,7 @@ func (b *block) message(id uint64) []byte {
 	return b.buf[start:]
 }
 
-// trimFront drops the payload before offset. It's a no-op if there is no such payload.
+// trimFront discards the payload before offset, if there is any.
 func (b *block) trimFront(offset int64) {
 	n := int(offset - b.offset)
 	if n <= 0 {
@@ -144,11 +144,11 @@ func (b *block) cutFront(offset int64) *block {
 	return front
 }
 
-// blockOverhead is the memory that a block takes in addition to its buffer, including its entries
-// in lists.
+// blockOverhead is the memory that a block takes up in addition to its buffer: the struct itself
+// and its entries in lists.
 const blockOverhead = 128
 
-// cost returns how much memory the block takes.
+// cost returns how much memory the block takes up.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockOverhead }
 
 // heldBytes returns the maximum memory that n bytes of content can take while they are held in
@@ -184,19 +184,19 @@ func (b *block) Free() {
 }
 
 const (
-	// maxReadAhead is the maximum amount of content that we read before a tick takes it. If ticks
-	// take this much 60 times a second, the transfer sends 31 MB/s.
+	// maxReadAhead is the maximum amount of content that we read before a tick takes it. Sixty
+	// ticks a second that each take this much send 31 MB/s.
 	maxReadAhead = 512 << 10
-	// firstReadAhead is the amount that we read ahead at first. We double it whenever ticks take
-	// all of it, but not on a slow path, where many transfers would tie up memory for nothing.
+	// firstReadAhead is the amount that we read ahead at first. It doubles whenever ticks drain it,
+	// but not on a slow path, where many transfers would tie up memory for nothing.
 	firstReadAhead = 128 << 10
 )
 
-// A readQueue holds the blocks that were read and not taken yet. It's guarded by reader.mu.
+// A readQueue holds the blocks that have been read but not taken. It's guarded by reader.mu.
 type readQueue struct {
 	blocks []*block // in order
 	bytes  int      // of content in blocks
-	limit  int      // of bytes; see widen
+	limit  int      // of bytes; see widenIfDrained
 	peak   int      // maximum of bytes since the queue was last empty
 }
 
@@ -205,10 +205,10 @@ func (q *readQueue) empty() bool { return len(q.blocks) == 0 }
 // full reports whether the goroutine is far enough ahead of the ticks.
 func (q *readQueue) full() bool { return q.bytes >= q.limit }
 
-// join adds the content of b to the last block, so that many small reads don't become as many small
-// parts. It returns false if that block would then be larger than a part. A block that has grown
-// for a large element is left as it is.
-func (q *readQueue) join(b *block, partSize int) bool {
+// tryJoin copies the content of b to the end of the last block, so that many small reads don't
+// become many small parts. It returns false if there is no last block, or if that block would
+// exceed partSize. The caller still owns b.
+func (q *readQueue) tryJoin(b *block, partSize int) (joined bool) {
 	if q.empty() {
 		return false
 	}
@@ -222,26 +222,27 @@ func (q *readQueue) join(b *block, partSize int) bool {
 	return true
 }
 
-// add appends b to the queue.
+// add appends b to the queue, which takes ownership of it.
 func (q *readQueue) add(b *block) {
 	q.blocks = append(q.blocks, b)
 	q.count(b.size())
 }
 
-// count counts n bytes that were added.
+// count records that n bytes were added.
 func (q *readQueue) count(n int) {
 	q.bytes += n
 	q.peak = max(q.peak, q.bytes)
 }
 
-// mayTake reports whether take may be called with the limit. The queue must not be empty.
+// mayTake reports whether take may be called with limit. The queue must not be empty.
 func (q *readQueue) mayTake(limit int64) bool {
 	first := q.blocks[0]
 	mayCut := first.offset == 0 && first.count == 0 // the first block of a blob
 	return first.end() <= limit || mayCut && limit > 0
 }
 
-// take removes the first block and returns it. If it ends beyond limit, take cuts it there.
+// take removes and returns the first block. If the block ends beyond limit, take cuts it there and
+// leaves the rest in the queue.
 func (q *readQueue) take(limit int64) *block {
 	b := q.blocks[0]
 	if b.end() > limit {
@@ -254,10 +255,10 @@ func (q *readQueue) take(limit int64) *block {
 	return b
 }
 
-// widen lets the goroutine read further ahead if the queue was full and ticks emptied it before the
-// goroutine could refill it. If the path is full, reading further ahead wouldn't make the transfer
-// any faster.
-func (q *readQueue) widen(pathFull bool) {
+// widenIfDrained raises the limit if the queue was full and ticks emptied it before the goroutine
+// could refill it. It doesn't if the path is full, because reading further ahead then wouldn't make
+// the transfer any faster.
+func (q *readQueue) widenIfDrained(pathFull bool) {
 	if q.bytes > 0 {
 		return
 	}
@@ -267,7 +268,7 @@ func (q *readQueue) widen(pathFull bool) {
 	q.peak = 0
 }
 
-// trim drops the content before offset.
+// trim discards the content before offset.
 func (q *readQueue) trim(offset int64) {
 	q.blocks = trimAll(q.blocks, offset)
 	q.bytes = 0

@@ -17,17 +17,16 @@ type Peer struct {
 	conn    *rpc.Conn
 	joined  bool // the world will report the end of the connection; guarded by Streams.mu
 
-	live  *liveSet // ends the transfers with the connection; safe for concurrent use
+	live  *liveSet // ends the transfers when the connection ends; safe for concurrent use
 	inbox Inbox    // blobs that ToInbox delivers
 
 	// Memory. Safe for concurrent use.
-	account *budget.Account      // charged for what the peer makes us hold
-	stocked *budget.StockAccount // charged for what we have read for the peer
+	account *budget.Account      // charged for content that the peer makes us hold
+	stocked *budget.StockAccount // charged for content that we have read for the peer
 
 	counts peerCounts // for Stats; safe for concurrent use
 
-	// The two directions. Used by the world's goroutine only, except where sender says
-	// otherwise.
+	// The two directions. Used by the world's goroutine only, except as documented in sender.
 	control  control  // exchanges messages about transfers
 	sender   sender   // transfers to the peer
 	receiver receiver // transfers from the peer
@@ -41,7 +40,7 @@ type Peer struct {
 	called    atomic.Bool // the peer is in Streams.callers
 	active    bool        // the connection has joined and has not ended
 	scheduled bool        // the peer is in Streams.due
-	wasIdle   bool        // the last tick found nothing to do
+	wasIdle   bool        // there was nothing to do in the last tick
 	ticked    time.Time   // when a tick last included the peer
 }
 
@@ -61,19 +60,19 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.sender.peer = p
 	p.sender.early = minPending
 	if s.world.IsServer() {
-		// A client begins with 0, since it receives the server's limits as soon as it has a pipe.
+		// At a client, atOnce is 0 until the server's limits arrive, right after the pipe opens.
 		p.sender.atOnce = 1
 	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
 	p.lanes.peer = p
-	p.lanes.asked = 1
+	p.lanes.wanted = 1
 	extend.OnWake(conn, p.call)
 	return p
 }
 
 // connected is called when the connection has joined. A server then opens the control pipe and
-// the first lanes. A client gets them through bindPipes when they arrive.
+// the first lanes. A client gets them through the constructors that bindPipes registers.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -98,8 +97,8 @@ func (p *Peer) Inbox() *Inbox { return &p.inbox }
 // Peer this is unknown, and onWorld returns false.
 func (p *Peer) onWorld() bool { return p != nil && p.streams.world.Inside() }
 
-// gone returns a channel that is closed when the connection has ended. By then live.err is
-// set. For a nil Peer it's never closed.
+// gone returns a channel that is closed when the connection has ended and live.err is set. For a
+// nil Peer, it's never closed.
 func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -110,17 +109,17 @@ func (p *Peer) gone() <-chan struct{} {
 // start creates a transfer and queues it. The next tick may begin to send it.
 func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
 	if p == nil {
-		return nil, fmt.Errorf("stream: %v is started to a nil *Peer", &h)
+		return nil, fmt.Errorf("stream: Start of %v: peer is nil", &h)
 	}
 	if h.topic == "" {
-		return nil, fmt.Errorf("stream: the %v has no name; take what NewBlob or NewArray returned", h.kind)
+		return nil, fmt.Errorf("stream: Start of %v without a name: use NewBlob or NewArray", h.kind)
 	}
 	o, err := resolve(&p.streams.config, opts)
 	if err != nil {
 		return nil, err
 	}
 	if h.kind != kindBlob && o.rate > 0 {
-		return nil, fmt.Errorf("stream: %v: Rate is for blobs", &h)
+		return nil, fmt.Errorf("stream: Start of %v: Rate applies to blobs only", &h)
 	}
 	h.key = o.key
 	h.name = o.name
@@ -133,8 +132,8 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick include p, and makes a world that waits for events tick now. It is
-// safe for concurrent use.
+// wake makes the next tick include p, and makes a world that waits for events tick immediately. It
+// is safe for concurrent use.
 func (p *Peer) wake() {
 	p.call()
 	p.streams.wake()
@@ -143,9 +142,9 @@ func (p *Peer) wake() {
 // call makes the next tick include p, whenever that is. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// Ticks skip a peer that nothing has woken, but only for checkInterval, or for idleInterval if
-// the peer had nothing to do. They can't skip it for longer, because progress reports become due
-// even if nothing happens.
+// Ticks skip a peer that nothing has woken, but only for checkInterval or, if the peer had nothing
+// to do, for idleInterval. They can't skip it for longer because progress reports become due even
+// if nothing happens.
 const (
 	checkInterval = 10 * time.Millisecond
 	idleInterval  = 100 * time.Millisecond
@@ -171,13 +170,13 @@ func (p *Peer) tick(now time.Time) {
 	}
 	p.streams.clock.start()
 
-	// Let the queues hold as much as is sent in two ticks. With less, the path would idle
-	// whenever the next tick is late.
+	// Let the queues hold as much as is sent in two ticks, because with less, the path would be
+	// idle whenever the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.clock.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.clock.interval)
 	p.window.update()
 
-	// Take in what has arrived as slices. Parts on lanes have been handled by bindPipes already.
+	// Handle what has arrived as slices. Parts on lanes were already handled when they arrived.
 	p.slices.receive(p.receiver.onPart)
 	p.receiver.openWaiting(time.Now())
 	p.receiver.deliver()
@@ -193,9 +192,9 @@ func (p *Peer) tick(now time.Time) {
 func (p *Peer) send(now time.Time) error {
 	err := p.control.send(now)
 
-	// Announce the bytes that are left before pump sends any of them. Otherwise parity (repair
-	// data) might be sent ahead of the parts. Announce them again afterwards, because pump may
-	// have sent the last part.
+	// Announce the unsent bytes before pump sends any of them, because parity (repair data) might
+	// otherwise be sent ahead of the parts. Announce them again afterwards, because pump may have
+	// sent the last part.
 	unsent := p.sender.unsentBytes()
 	extend.Expect(p.conn, unsent)
 	if err == nil {
@@ -206,14 +205,14 @@ func (p *Peer) send(now time.Time) error {
 	}
 
 	if err == nil {
-		err = p.control.send(now) // the end messages of transfers whose last part has just left
+		err = p.control.send(now) // the end messages of transfers whose last part was just sent
 	}
-	p.slices.setEnded(p.sender.lastChunkGiven())
+	p.slices.setEnded(p.sender.allChunksSent())
 	return err
 }
 
-// failIf closes the connection if err is not nil, because this end can't continue. An error that
-// only says that the connection is closed is no reason to close it.
+// failIf closes the connection if err is not nil, because this end can't continue, unless err only
+// says that the connection is already closed.
 func (p *Peer) failIf(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
@@ -260,12 +259,12 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch makes sure that the transfers end soon after the connection, even if nobody drives the
-// world anymore.
+// watch ensures that the transfers end soon after the connection, even if the world is no longer
+// driven.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers when the connection has ended and the world hasn't reported it
-// in time. It runs on a goroutine of its own.
+// orphaned ends the transfers when the connection has ended but the world hasn't reported it
+// within endGrace. It runs on its own goroutine.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
@@ -273,8 +272,8 @@ func (p *Peer) orphaned(cause error) {
 }
 
 // Stats returns counts of the peer's transfers. The counts of ended transfers and of slices are
-// current. The counts of open transfers, content and lanes are as of the last tick. Stats is safe
-// for concurrent use.
+// current, whereas those of open transfers, content and lanes are as of the last tick. Stats is
+// safe for concurrent use.
 //
 // The counts remain after the connection has ended. A program that adds up all connections
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
@@ -291,11 +290,11 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// hasNothingToDo reports whether a tick would find nothing to do. This is the case in most ticks
-// of a game.
+// hasNothingToDo reports whether a tick would have nothing to do, as is the case in most ticks of a
+// game.
 func (p *Peer) hasNothingToDo() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
-	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.news.Load()
+	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.woken.Load()
 	return p.control.greeted && noTransfers && nothingToHandle && p.counts.lastTick() == p.currentStats()
 }
 
@@ -330,8 +329,8 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the Peer of a connection the object behind its control pipe and its lanes,
-// so that rpc calls the Peer's handlers.
+// bindPipes makes a connection's Peer the object behind its control pipe and its lanes, so that
+// package rpc calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.joinedPeer(a.Conn())
@@ -366,20 +365,20 @@ func bindPipes(s *Streams) {
 
 // # Alarms
 
-// An alarm makes a tick include a peer after some time. Without it, a world that waits for events
-// wouldn't tick then. It is set for a transfer, for lanes, or for a shortage of memory.
+// An alarm wakes a peer after some time, because a world that waits for events would otherwise not
+// tick. Transfers, lanes and the wait for memory each have one.
 //
-// The timer runs on a goroutine of its own, but set and stop must not be called concurrently.
+// set and stop must not be called concurrently.
 type alarm struct {
-	timer *time.Timer // nil until it is first set
-	runs  atomic.Bool // the timer is running; cleared on the timer's goroutine
+	timer   *time.Timer // nil until it is first set
+	running atomic.Bool // cleared on the timer's goroutine
 }
 
 // set wakes p after d, unless the timer is already running.
 func (a *alarm) set(p *Peer, d time.Duration) {
-	if a.runs.CompareAndSwap(false, true) {
+	if a.running.CompareAndSwap(false, true) {
 		a.timer = time.AfterFunc(d, func() {
-			a.runs.Store(false) // first, since the tick that wake causes may set the alarm again
+			a.running.Store(false) // first, since the tick that wake causes may set the alarm again
 			p.wake()
 		})
 	}

@@ -12,12 +12,12 @@ import (
 
 // Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
 type Progress struct {
-	// Sent is the amount that the sender has given to the connection, which may still be queuing
-	// some of it. At the receiver, it is the amount that has arrived in order.
+	// Sent is the amount that the sender has passed to the connection, which may still have some
+	// of it queued. At the receiver, Sent is the amount that has arrived in order.
 	Sent int64
 	// Acked is the amount that the receiving application has consumed, as far as this end knows.
 	// This is what a progress bar should show. At the sender, Sent and Acked begin at Resumed,
-	// although the receiving application may not have got that content yet.
+	// although the receiving application may not have consumed that content yet.
 	Acked int64
 	// Total is the size of the content, or -1 while that is unknown.
 	Total int64
@@ -25,17 +25,17 @@ type Progress struct {
 	// sent again.
 	Resumed int64
 	// Rate is the growth of Acked per second, excluding Resumed. It is measured over the last 5
-	// to 6 seconds, or since the transfer began. Once the transfer is complete, it is the mean
+	// to 6 seconds, or since the transfer began. Once the transfer is complete, Rate is the mean
 	// over the whole duration.
 	//
-	// Rate is 0 in the first half second, while nothing has moved for 5 seconds, and once the
-	// transfer has failed. Measuring it takes neither a goroutine nor a timer.
+	// Rate is 0 in the first half second, after 5 seconds without progress, and once the transfer
+	// has failed. Measuring it takes neither a goroutine nor a timer.
 	Rate float64
 }
 
 // Left estimates how long the rest of the transfer takes at its Rate. It returns 0 if nothing is
-// left. ok is false if there is no estimate, either because Total is unknown, or because Rate is
-// 0: the transfer has just begun, is waiting, or has stalled.
+// left. ok is false if there is no estimate, either because Total is unknown or because Rate is 0,
+// which means that the transfer has just begun, is waiting, or has stalled.
 func (p Progress) Left() (left time.Duration, ok bool) {
 	rest := p.Total - max(p.Acked, p.Resumed)
 	nanoseconds := float64(rest) / p.Rate * float64(time.Second)
@@ -73,7 +73,7 @@ func (p Progress) String() string {
 	return text
 }
 
-// of formats n, and the total if that is known.
+// of formats n, followed by the total if that is known.
 func (p Progress) of(n int64) string {
 	if p.Total < 0 {
 		return fmt.Sprint(n)
@@ -84,24 +84,24 @@ func (p Progress) of(n int64) string {
 const (
 	// speedTime is the period over which the speed is measured. It is long enough to include
 	// several of the receiver's reports, but short enough that estimates of the remaining time
-	// are soon right again after a change.
+	// soon recover after a change.
 	speedTime = 5 * time.Second
 	// speedStep is the minimum time between a mark and the second mark before it.
 	speedStep = time.Second
-	// minSpeedTime is the minimum duration of a transfer before it has a speed. The content that
-	// arrives in the first moment would result in a huge speed.
+	// minSpeedTime is the minimum duration of a transfer before it has a speed, because the content
+	// that arrives in the first moment would result in a huge speed.
 	minSpeedTime = time.Second / 2
 )
 
-// A speed measures how fast a transfer's Acked grows. A zero speed has not been started, and its
-// value is 0. Guarded by the lock of the transfer.
+// A speed measures how fast a transfer's Acked grows. The zero speed hasn't been started and always
+// returns 0. Guarded by the lock of the transfer.
 type speed struct {
 	begin  time.Time // set by start
 	resume int64     // Acked at begin
 
-	// marks is a ring of the newest marks. Until speedStep has passed since the second newest
-	// mark, note overwrites the newest mark instead of adding another. The ring therefore reaches
-	// back at least speedTime, however often Acked changes.
+	// marks is a ring of the newest marks. note overwrites the newest mark, instead of adding
+	// another, until speedStep has passed since the second newest. The ring therefore reaches back
+	// at least speedTime, however often Acked changes.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
 	count int // number of marks ever made
 
@@ -116,15 +116,15 @@ type speedMark struct {
 	acked int64
 }
 
-// start begins the measurement. acked is the value of Acked at this time. It's more than 0 if
+// start begins the measurement. acked is the value of Acked at this time, which is more than 0 if
 // the transfer is resumed.
 func (s *speed) start(now time.Time, acked int64) {
 	*s = speed{begin: now, resume: acked, count: 1}
 	s.marks[0].acked = acked
 }
 
-// mark returns the last-th newest mark, where 1 is the newest.
-func (s *speed) mark(last int) *speedMark { return &s.marks[(s.count-last)%len(s.marks)] }
+// mark returns the nth newest mark, where 1 is the newest.
+func (s *speed) mark(n int) *speedMark { return &s.marks[(s.count-n)%len(s.marks)] }
 
 // note records the value of Acked at now, if it has changed.
 func (s *speed) note(now time.Time, acked int64) {
@@ -133,7 +133,7 @@ func (s *speed) note(now time.Time, acked int64) {
 	case s.count == 0 || acked == s.mark(1).acked:
 		return
 	case s.count == 1 || after-s.mark(2).after >= speedStep:
-		s.count++ // keep the newest mark, and make another one
+		s.count++ // keep the newest mark and add another one
 	}
 	*s.mark(1) = speedMark{after, acked}
 }
@@ -141,9 +141,9 @@ func (s *speed) note(now time.Time, acked int64) {
 // end is called when the transfer is complete. From then on, its speed is the mean over its whole
 // duration.
 func (s *speed) end(now time.Time, acked int64) {
-	took := now.Sub(s.begin).Seconds()
-	if s.count > 0 && took > 0 {
-		s.mean = float64(acked-s.resume) / took
+	duration := now.Sub(s.begin).Seconds()
+	if s.count > 0 && duration > 0 {
+		s.mean = float64(acked-s.resume) / duration
 	}
 	s.ended = true
 }
@@ -154,24 +154,24 @@ func (s *speed) at(now time.Time) float64 {
 		return s.mean
 	}
 
-	// Measure from the newest mark that is at least speedTime old. If there is none, take the
-	// first one.
+	// Measure from the newest mark that is at least speedTime old, or from the oldest mark if there
+	// is none.
 	after := now.Sub(s.begin)
 	from := s.mark(1)
-	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
-		from = s.mark(last)
+	for n := 2; n <= min(s.count, len(s.marks)) && after-from.after < speedTime; n++ {
+		from = s.mark(n)
 	}
-	// The mark may be much older than speedTime, because no marks are made while nothing arrives.
-	// Count at most 6 s. Otherwise a transfer that continues after a pause would look slow.
-	took := min(after-from.after, speedTime+speedStep)
-	if took < minSpeedTime {
+	// The mark may be much older than that, because no marks are added while nothing arrives. Count
+	// at most one more speedStep, so that a transfer doesn't look slow after a pause.
+	period := min(after-from.after, speedTime+speedStep)
+	if period < minSpeedTime {
 		return 0
 	}
-	return float64(s.mark(1).acked-from.acked) / took.Seconds()
+	return float64(s.mark(1).acked-from.acked) / period.Seconds()
 }
 
-// A status is what the application sees of a Transfer. The world's goroutine keeps it up to date,
-// and any goroutine may look at it.
+// A status is what the application sees of a Transfer. The world's goroutine updates it, and any
+// goroutine may read it.
 type status struct {
 	conn *rpc.Conn // to the receiver; set by newTransfer
 
@@ -179,7 +179,7 @@ type status struct {
 	mu       sync.Mutex
 	progress Progress // as of the last tick, without Rate
 	speed    speed    // for Rate
-	sealed   bool     // whether the content went into sealed packets, as of the last noteSealed
+	sealed   bool     // whether content was sent in sealed packets, as of the last noteSealed
 	finished bool     // the transfer has ended at this end
 	err      error    // why it failed; nil if it is complete
 }
@@ -200,7 +200,7 @@ func (s *status) sent() int64 {
 	return s.progress.Sent
 }
 
-// cause returns why the transfer failed, or nil if it has not failed.
+// cause returns why the transfer failed, or nil if it did not fail.
 func (s *status) cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *status) isFinished() bool {
 }
 
 // isSealed returns the current value of Transfer.Sealed or, once the transfer or its connection
-// has ended, the last one that noteSealed has recorded.
+// has ended, the last value that noteSealed recorded.
 func (s *status) isSealed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,22 +224,22 @@ func (s *status) isSealed() bool {
 	return s.conn.Sealed()
 }
 
-// noteSealed records the current value of Transfer.Sealed, for when the connection no longer knows
-// it. The caller holds mu.
+// noteSealed records the current value of Transfer.Sealed, which an ended connection no longer
+// knows. The caller holds mu.
 func (s *status) noteSealed() {
 	if !s.finished && s.conn.Err() == nil {
 		s.sealed = s.conn.Sealed()
 	}
 }
 
-// start is called when the header is sent. The speed is measured from then on.
+// start is called when the header is sent, and starts measuring the speed.
 func (s *status) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.speed.start(time.Now(), 0)
 }
 
-// resume is called with the amount of content that the receiver had stored.
+// resume is called with the amount of content that the receiver has stored.
 func (s *status) resume(stored int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +247,7 @@ func (s *status) resume(stored int64) {
 	s.progress.Sent = max(s.progress.Sent, stored)
 	s.progress.Acked = max(s.progress.Acked, stored)
 	if stored > 0 {
-		// The content that the receiver had stored doesn't count.
-		s.speed.start(time.Now(), s.progress.Acked)
+		s.speed.start(time.Now(), s.progress.Acked) // stored content doesn't count
 	}
 }
 
@@ -267,7 +266,7 @@ func (s *status) setTotal(total int64) {
 	s.progress.Total = total
 }
 
-// ack is called when the receiver has reported how much it has consumed.
+// ack is called when the receiver reports how much it has consumed.
 func (s *status) ack(consumed int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,17 +8,25 @@ import (
 	"time"
 )
 
-// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one, and a program may
+// A Channel is a reliable channel as a [Pump] sees it. An rpc.Channel is one, and a program may
 // implement its own.
 //
-// A Channel may have two more methods. QueueTime() time.Duration returns how long its queued
-// bytes take to send. Watch(out int, queued time.Duration) asks for another tick when fewer
-// than out entries are outstanding and QueueTime is at most queued.
+// A Channel may have two more methods, which rpc.Channel has. QueueTime() time.Duration returns how
+// long it takes to send what is queued. Watch(out int, queued time.Duration) asks for another tick
+// when fewer than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
 	// Reliable returns the number of entries of the reliable buffer that are in use, and the
-	// total number of entries. UE: NumOutRec, RELIABLE_BUFFER.
+	// total number of entries. Unreal Engine calls them NumOutRec and RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
+
+// The optional methods of a Channel.
+type (
+	queueTimer interface{ QueueTime() time.Duration }
+	watcher    interface {
+		Watch(out int, queued time.Duration)
+	}
+)
 
 // Defaults of the fields of a Gate.
 const (
@@ -26,11 +34,11 @@ const (
 	defaultQueueTime = 20 * time.Millisecond
 )
 
-// A Gate decides whether a channel may take one more RPC of bulk data. The zero Gate allows the
-// article's half of the reliable buffer, and a queue of at most 20 ms.
+// A Gate decides whether another RPC of bulk data may be sent on a channel. The zero Gate allows
+// the article's half of the reliable buffer, and a queue of at most 20 ms.
 //
-// A limit on entries alone is not enough. On a slow path, half a buffer takes seconds to send,
-// and everything that shares the path has to wait for it.
+// A limit on entries alone is not enough, because half a buffer takes seconds to send on a slow
+// path, and everything that shares the path has to wait for it.
 type Gate struct {
 	// Share is the part of the reliable buffer that may be in use, above 0 and below 1. The
 	// default is 1/2.
@@ -40,8 +48,8 @@ type Gate struct {
 	QueueTime time.Duration
 }
 
-// Open reports whether one more RPC may be sent now. If nothing is outstanding, the queue
-// doesn't matter, so that one RPC can always be sent.
+// Open reports whether another RPC may be sent now. If nothing is outstanding, the queue doesn't
+// matter, so that one RPC can always be sent.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -52,33 +60,30 @@ func (g Gate) Open(ch Channel) bool {
 
 // Check returns an error unless RPCs of the given number of entries are safe with this gate.
 //
-// The gate is tested before an RPC, so at most limit-1+entries entries can ever be outstanding.
+// The gate is tested before each RPC, so at most limit-1+entries entries can ever be outstanding.
 // This must not exceed slots-1, because the last slot is reserved for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
 	case !(g.Share >= 0 && g.Share < 1): // true for NaN
-		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
+		return fmt.Errorf("stream: Share is %v; it must be above 0 and below 1", g.Share)
 	case limit < 1:
-		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; "+
+		return fmt.Errorf("stream: Share %v of a reliable buffer of %d entries is less than one entry: "+
 			"raise Share or ReliableBuffer", g.share(), slots)
 	case entries < 1:
-		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, "+
-			"as bunch.Entries says", entries)
+		return fmt.Errorf("stream: RPC has %d entries; it must have at least 1 (see bunch.Entries)", entries)
 	case entries > slots-limit: // rather than limit-1+entries > slots-1, where the sum may overflow
-		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, "+
-			"but %d are usable; at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
+		return fmt.Errorf("stream: RPCs of %d entries with a gate at %d of %d could have %d outstanding, "+
+			"but only %d are usable; the limit for an RPC is %d: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
 			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit) // as an int the sum may overflow
 	}
 	return nil
 }
 
-// watch asks for a tick when the gate opens again, if the channel can do that. If it can't, the
-// pump just waits for its next Tick.
+// watch asks for a tick when the gate opens again. If the channel has no Watch, the pump waits for
+// its next Tick.
 func (g Gate) watch(ch Channel) {
-	watcher, ok := ch.(interface {
-		Watch(out int, queued time.Duration)
-	})
+	w, ok := ch.(watcher)
 	if !ok {
 		return
 	}
@@ -87,30 +92,26 @@ func (g Gate) watch(ch Channel) {
 	if queued < 0 {
 		queued = math.MaxInt64
 	}
-	watcher.Watch(g.limit(slots), queued)
+	w.Watch(g.limit(slots), queued)
 }
 
-func (g Gate) share() float64 {
-	return cmp.Or(g.Share, defaultShare)
-}
+func (g Gate) share() float64           { return cmp.Or(g.Share, defaultShare) }
+func (g Gate) queueTime() time.Duration { return cmp.Or(g.QueueTime, defaultQueueTime) }
 
 // limit returns the number of outstanding entries at which the gate closes.
 func (g Gate) limit(slots int) int { return int(float64(slots) * g.share()) }
 
-func (g Gate) queueTime() time.Duration {
-	return cmp.Or(g.QueueTime, defaultQueueTime)
-}
-
+// queueTime returns how long it takes to send what is queued on ch, or 0 if ch can't tell.
 func queueTime(ch Channel) time.Duration {
-	if q, ok := ch.(interface{ QueueTime() time.Duration }); ok {
+	if q, ok := ch.(queueTimer); ok {
 		return q.QueueTime()
 	}
 	return 0
 }
 
-// A Pump runs the article's algorithm over any reliable channel: in each tick, it sends RPCs for
-// as long as the gate is open. After the last one, a closing RPC says that everything was sent.
-// It waits for the same gate.
+// A Pump runs the article's algorithm over any reliable channel: each tick sends RPCs as long as
+// the gate is open. A closing RPC, which waits for the same gate, then says that everything was
+// sent.
 //
 // A Pump is not safe for concurrent use. Call it on the goroutine that makes the channel's
 // RPCs.
@@ -128,20 +129,20 @@ type Pump struct {
 
 // NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the closing one with
 // end, unless end is nil. entries is the number of entries of the reliable buffer that the
-// largest of these RPCs takes (see [Gate.Check]).
+// largest of these RPCs uses (see [Gate.Check]).
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:
-		return nil, fmt.Errorf("stream: a pump of %d RPCs", rpcs)
+		return nil, fmt.Errorf("stream: NewPump: negative number of RPCs %d", rpcs)
 	case ch == nil:
-		return nil, errors.New("stream: a pump of no channel; actor.Channel(conn) is one")
+		return nil, errors.New("stream: NewPump: channel is nil: use actor.Channel(conn)")
 	}
 	_, slots := ch.Reliable()
 	if err := gate.Check(slots, entries); err != nil {
 		return nil, err
 	}
 	if emit == nil && rpcs > 0 {
-		return nil, fmt.Errorf("stream: a pump of %d RPCs and no function that sends them", rpcs)
+		return nil, errors.New("stream: NewPump: emit is nil")
 	}
 	p := &Pump{gate: gate, ch: ch, emit: emit, end: end, rpcs: rpcs, steps: rpcs}
 	if end != nil {
@@ -177,12 +178,12 @@ func (p *Pump) step() error {
 	}
 	p.next++
 	if out, _ := p.ch.Reliable(); out == 0 {
-		return errStuck
+		return errNotCounted
 	}
 	return nil
 }
 
-// errStuck ends a pump whose channel has no entry outstanding right after an RPC. The gate of
+// errNotCounted ends a pump whose channel has no entry outstanding right after an RPC. The gate of
 // such a channel never closes, so the pump would send everything at once.
-var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; " +
-	"is it the channel that the RPCs use, and is it open?")
+var errNotCounted = errors.New("stream: channel has no entry outstanding after a reliable RPC: " +
+	"check that it is open, and that it is the one the RPCs use")

@@ -17,11 +17,11 @@ type source interface {
 	// or without content. The source of an array stops before element stopAt, unless stopAt is
 	// negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last. If that function panics, the
-	// error contains its name.
-	callee() string
-	// borrows reports whether fill reads memory that the caller may change once the transfer
-	// has ended.
+	// callback describes the game's function that the latest fill called, such as an
+	// io.Reader's Read. It identifies that function in the error if the function panics.
+	callback() string
+	// borrows reports whether fill reads memory owned by the caller of Start, who may change it
+	// as soon as the transfer has ended.
 	borrows() bool
 }
 
@@ -33,15 +33,15 @@ type readerConfig struct {
 	contentSize int64 // from the header; 0 or less if unknown
 
 	account *budget.StockAccount // limits the memory of the blocks
-	turns   *crew.Turns          // limits how many readers hash at once; nil if nothing does
+	turns   *crew.Turns          // limits how many readers hash at once; nil means no limit
 
 	wake  func()                          // called when there is content after a tick found none
-	guard func(fn func()) (returned bool) // runs fn, which calls the game; false if that panicked
+	guard func(fn func()) (returned bool) // runs fn, which calls the game; false if fn panicked
 }
 
-// A reader reads the source of a transfer on a goroutine of its own, hashes what it reads, and
-// keeps it in blocks until a tick takes them. The goroutine reads a little ahead of the ticks.
-// Only the goroutine ever waits for the source, so ticks never do.
+// A reader reads the source of a transfer on its own goroutine, hashes the content, and queues it
+// in blocks, slightly ahead of the ticks that take and send them. Ticks therefore never wait for a
+// slow source.
 type reader struct {
 	readerConfig // doesn't change; only the goroutine reads the source
 
@@ -51,8 +51,8 @@ type reader struct {
 
 	// mu guards everything below.
 	mu            sync.Mutex
-	ready         readQueue // what the goroutine has read for the ticks
-	wakeOnContent bool      // a tick found nothing, so wake the world when there is something
+	ready         readQueue // blocks that no tick has taken yet
+	wakeOnContent bool      // a tick found no block, so wake the world when one is ready
 
 	// Set on the world's goroutine, for the reader's goroutine.
 	sendLimit    int64 // end of the content that may be sent; 0 until the header is sent
@@ -63,10 +63,10 @@ type reader struct {
 
 	// State of the goroutine.
 	started bool
-	running bool   // started and not ended yet
-	onExit  func() // called when the goroutine ends; nil if nobody waits for that
+	running bool   // between start and exit
+	onExit  func() // called by exit; nil if nobody is waiting for the goroutine
 
-	// How the source ended. Not set until finished is.
+	// How the source ended. Only valid once finished is set.
 	finished bool
 	total    end // size and digest of the content, unless err is set; the id isn't set
 	err      error
@@ -85,7 +85,7 @@ func newReader(config readerConfig, awaitsAnswer bool) *reader {
 	return r
 }
 
-// start starts the goroutine. It's a no-op if the goroutine was started before, or after stop.
+// start starts the goroutine unless it has been started or stopped before.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,16 +96,15 @@ func (r *reader) start() {
 	}
 }
 
-// run is the goroutine. It reads until the source ends or stop is called.
+// run is the body of the goroutine. It reads until the source ends or stop is called.
 func (r *reader) run() {
 	defer r.exit()
 	if !r.guard(r.read) {
-		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.callee()))
+		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.callback()))
 	}
 }
 
-// exit is called when the goroutine ends. If whenUnused is waiting for that, it calls the
-// function that whenUnused was given.
+// exit is called when the goroutine ends. It calls the function registered by whenUnused.
 func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
@@ -116,11 +115,11 @@ func (r *reader) exit() {
 	}
 }
 
-// whenUnused calls fn as soon as the goroutine no longer uses memory that the caller has lent
-// us. The reader must have been stopped before.
+// whenUnused calls fn as soon as the goroutine no longer reads memory owned by the caller of
+// Start. The reader must already be stopped.
 //
-// A blob's source doesn't use such memory. For a blob, fn is therefore called at once, even if
-// the goroutine is in a Read that takes long to return.
+// A blob's source reads no such memory, so fn is called immediately for a blob, even if the
+// goroutine is still in a slow Read.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	inUse := r.running && r.source.borrows()
@@ -150,9 +149,7 @@ func (r *reader) read() {
 			// This is the element at which the receiver resumes.
 			err = r.checkAligned(offset)
 		}
-		if b.size() == 0 || !r.publish(b) {
-			b.Free()
-		}
+		r.publish(b)
 		if err != nil {
 			r.finish(offset, index, digest, err)
 			return
@@ -160,7 +157,8 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it, in turn with other readers.
+// fill fills a block from the source and hashes it. It takes turns with other readers for the
+// work that needs a processor.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.borrows() {
 		// Encoding the elements of an array takes CPU time just as hashing them does.
@@ -176,9 +174,9 @@ func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	return err
 }
 
-// inTurn runs fn, which handles content at the given offset. If nothing else slows this
-// goroutine down, fn has to wait for its turn (see [writer.inTurn]). If the reader is stopped
-// meanwhile, fn isn't run at all.
+// inTurn runs fn, which processes content at the given offset. Unless the network already paces
+// this goroutine, inTurn first waits for its turn (see [writer.inTurn]). If the reader is stopped
+// while it waits, inTurn returns without running fn.
 func (r *reader) inTurn(offset int64, fn func()) {
 	if r.turns == nil || r.paced(offset) {
 		fn()
@@ -190,12 +188,12 @@ func (r *reader) inTurn(offset int64, fn func()) {
 	}
 }
 
-// paced reports whether the goroutine can't get to offset before earlier content has been sent,
+// paced reports whether the goroutine can't reach offset before earlier content has been sent,
 // and therefore reads no faster than the network.
 //
-// Two kinds of content aren't paced. One is the first firstReadAhead bytes, since hundreds of
-// transfers may start together, and all of them read that much at once. The other is what the
-// receiver has stored already. We never send it, so an answer of a few bytes is enough to make
+// Two kinds of content aren't paced. The first firstReadAhead bytes aren't, because hundreds of
+// transfers may start together and each of them reads that much at once. Content that the receiver
+// has already stored isn't either: we never send it, so an answer of a few bytes is enough to make
 // us read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= firstReadAhead && !r.receiverHas(offset) }
 
@@ -214,7 +212,8 @@ func (r *reader) isStopped() bool {
 }
 
 // waitToRead waits until the goroutine may read the block at offset. It returns false if the
-// reader has been stopped. The goroutine holds no block in the meantime.
+// reader has been stopped. It's called before a block is allocated, so that a waiting reader holds
+// no memory.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
@@ -238,12 +237,12 @@ func (r *reader) mustWait(offset int64) bool {
 // maySend reports whether the block at offset could be sent right after it's read. The caller
 // holds mu.
 func (r *reader) maySend(offset int64) bool {
-	ends := offset + int64(r.partSize)
+	end := offset + int64(r.partSize)
 	if r.contentSize > 0 {
-		ends = min(ends, r.contentSize)
+		end = min(end, r.contentSize)
 	}
 	// publish drops content that the receiver already has, so it needs no credit.
-	return offset < r.resumeOffset || ends <= r.sendLimit
+	return offset < r.resumeOffset || end <= r.sendLimit
 }
 
 // stopAt returns the element before which fill must stop because the receiver resumes there,
@@ -257,43 +256,44 @@ func (r *reader) stopAt(b *block) int64 {
 	return -1
 }
 
-// checkAligned returns an error unless the element at which the receiver resumes begins at the
-// byte that the receiver named. Otherwise the receiver has stored different content under this
-// key.
+// checkAligned returns an error unless offset, at which the element where the receiver resumes
+// begins here, is the offset that the receiver named. If they differ, the receiver has stored
+// different content under this key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if offset == r.resumeOffset {
 		return nil
 	}
-	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored",
+	return fmt.Errorf("%w: first %d elements have %d bytes at the sender, but %d in the receiver's store",
 		ErrDigest, r.resumeIndex, offset, r.resumeOffset)
 }
 
-// size returns how many bytes the source had. known is false until the source has ended without
-// an error.
+// size returns the total size of the source in bytes. known is false until the source has ended
+// without an error.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b on to the ticks. kept is false if b's own memory isn't needed for that. Then
-// the caller has to free b.
-func (r *reader) publish(b *block) (kept bool) {
+// publish makes the content of b available to the ticks. It takes ownership of b, and frees b if
+// there is no content that the receiver needs, or if that content fits into the last block.
+func (r *reader) publish(b *block) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || b.end() <= r.resumeOffset {
-		return false
+	if r.stopped || b.size() == 0 || b.end() <= r.resumeOffset {
+		b.Free()
+		return
 	}
 	b.trimFront(r.resumeOffset)
-	defer r.wakeTick()
-	if r.ready.join(b, r.partSize) {
-		return false
+	if r.ready.tryJoin(b, r.partSize) {
+		b.Free()
+	} else {
+		b.chargeTo(r.held)
+		r.ready.add(b)
 	}
-	b.chargeTo(r.held)
-	r.ready.add(b)
-	return true
+	r.wakeTick()
 }
 
 // wakeTick wakes the world if its last tick found nothing. The caller holds mu.
@@ -304,7 +304,7 @@ func (r *reader) wakeTick() {
 	}
 }
 
-// finish records how the source ended. err is io.EOF if all of it was read.
+// finish records how the source ended. err is io.EOF if all of its content was read.
 func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,41 +316,43 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 		r.total.count = count
 		sum := digest.Digest().sum
 		r.total.sum = sum[:r.hash.size()]
-		r.checkTotal()
+		r.failIfTooShort()
 	}
-	r.wakeOnContent = true // even if the tick found content, it must now send the end as well
+	r.wakeOnContent = true // even if the last tick found content, another one must send the end
 	r.wakeTick()
 }
 
-// checkTotal sets err if the source has ended before the byte at which the receiver resumes. The
+// failIfTooShort sets err if the source ended before the byte at which the receiver resumes. The
 // caller holds mu.
-func (r *reader) checkTotal() {
+func (r *reader) failIfTooShort() {
 	if r.finished && r.err == nil && r.total.size < r.resumeOffset {
-		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored",
+		r.err = fmt.Errorf("%w: source ended after %d bytes, but the receiver has stored %d",
 			ErrDigest, r.total.size, r.resumeOffset)
 	}
 }
 
-// resume is called on the world's goroutine when the receiver has answered. The receiver wants
-// the content from byte offset on, where element index begins. Both are 0 if it has nothing.
+// resume is called on the world's goroutine when the receiver has answered the header. It lets the
+// goroutine read on, and discards content before byte offset, where element index begins, because
+// the receiver has stored it. Both are 0 if the receiver has nothing.
 func (r *reader) resume(offset, index int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.awaitsAnswer = false
 	r.resumeOffset = offset
 	r.resumeIndex = index
-	r.checkTotal()
+	r.failIfTooShort()
 
-	// We may have read content before the answer arrived. Drop what needn't be sent.
+	// Some of that content may have been read before the answer arrived.
 	r.ready.trim(offset)
 	r.changed.Ring()
 }
 
-// take returns the next block, which the caller then owns, or nil if the block ends beyond limit.
-// A blob's first block is cut at the limit instead, so that we can send something together with
-// the header.
+// take removes and returns the next block, which the caller then owns. It returns nil if there is
+// none or if it ends beyond limit, except that a blob's first block is cut at limit, so that some
+// content can be sent along with the header.
 //
-// pathFull means that most of what was sent before is still queued.
+// pathFull means that most of what was sent earlier is still queued, so there is no point in
+// reading further ahead.
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,19 +360,19 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 		return nil
 	}
 	b := r.ready.take(limit)
-	r.ready.widen(pathFull)
+	r.ready.widenIfDrained(pathFull)
 	r.changed.Ring()
 	return b
 }
 
-// poll reports whether take would return a block. If nothing has been read, it arranges for the
-// world to be woken when something is.
+// poll raises the limit up to which content may be sent, and reports whether take would return a
+// block. If none is ready, it arranges for the world to be woken when one is.
 func (r *reader) poll(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if limit > r.sendLimit {
 		r.sendLimit = limit
-		r.changed.Ring() // there may be memory for content that can be sent at once
+		r.changed.Ring() // content that can be sent at once may use more memory
 	}
 	return r.pollLocked(limit)
 }
@@ -384,15 +386,16 @@ func (r *reader) pollLocked(limit int64) bool {
 	return r.ready.mayTake(limit)
 }
 
-// result returns how the source ended. done is false until all of the content has been taken,
-// or reading it has failed.
+// result returns how the source ended. done is false until all of the content has been taken or
+// reading it has failed.
 func (r *reader) result() (total end, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total, r.finished && (r.err != nil || r.ready.empty()), r.err
 }
 
-// stop ends the reader. It doesn't wait for the goroutine, which may be in a Read.
+// stop ends the reader and frees its blocks. It doesn't wait for the goroutine, which may be in a
+// slow Read.
 func (r *reader) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

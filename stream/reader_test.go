@@ -117,7 +117,7 @@ func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 type waiting struct{ free chan struct{} }
 
 func (s waiting) fill(*block, int64) error { <-s.free; return io.EOF }
-func (s waiting) callee() string           { return "AppendBinary" }
+func (s waiting) callback() string         { return "AppendBinary" }
 func (s waiting) borrows() bool            { return true }
 
 // TestReaderBesideOneThatWaits: a function of the game that waits in its turn

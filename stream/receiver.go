@@ -11,8 +11,8 @@ import (
 )
 
 // A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us,
-// passes them their parts and messages, and limits how many there are and how much memory they
-// take. It is only used on the world's goroutine.
+// passes parts and messages to them, and limits their number and the memory that they use. It is
+// only used on the world's goroutine.
 type receiver struct {
 	peer *Peer
 
@@ -23,29 +23,27 @@ type receiver struct {
 
 	// Parts may arrive early, that is, before we have answered the header.
 	early      int64 // bytes of early parts, of all transfers
-	earlyShare int64 // limit of early that our limits message announced; see Streams.shareEarly
+	earlyShare int64 // limit on early that our limits message announced; see Streams.shareEarly
 
-	memoryAlarm alarm // wakes the world to retry transfers that wait for memory
+	memoryAlarm alarm // wakes the world to retry transfers that are waiting for memory
 
 	// For Stats.
 	bytes   uint64 // bytes of parts that transfers accepted
 	late    uint64 // parts and messages dropped because their transfer had ended
 	evicted uint64 // stuck transfers that we ended because others needed their memory
 
-	// Counts the goroutines of writers, including those of ended transfers that still wait for
-	// the store. Used by Streams.writing.
+	// Counts the goroutines of writers, including those of ended transfers that are still waiting
+	// for the store. Used by Streams.writing.
 	writing budget.ConnJobs
 }
 
 // deliver calls the OnBatch of each transfer during a tick. Even if the tick has used up its
 // time, each transfer delivers at least one batch.
 func (r *receiver) deliver() {
-	left := false
 	for _, in := range r.receiving {
-		left = in.delivery.tick(r.peer.streams.clock.timeUp) || left
-	}
-	if left {
-		r.peer.wake()
+		if in.delivery.tick(r.peer.streams.clock.timeUp) {
+			r.peer.wake() // batches are left for the next tick
+		}
 	}
 }
 
@@ -67,7 +65,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 	return false, nil
 }
 
-// removeAll removes and returns all transfers. It's called when they have failed.
+// removeAll removes and returns all transfers, which must have ended.
 func (r *receiver) removeAll() []*incoming {
 	receiving := r.receiving
 	r.receiving = nil
@@ -107,10 +105,10 @@ func (r *receiver) countKnown() int {
 	return n
 }
 
-// onHeader begins a transfer. Some of its parts may have arrived before.
+// onHeader is called with the header of a transfer, some of whose parts may have arrived earlier.
 func (r *receiver) onHeader(h header) {
 	if h.id != r.lastHeader+1 {
-		r.peer.violate("header of transfer %d follows that of %d", h.id, r.lastHeader)
+		r.peer.violate("header of transfer %d follows that of transfer %d", h.id, r.lastHeader)
 		return
 	}
 	r.lastHeader = h.id
@@ -126,33 +124,32 @@ func (r *receiver) onHeader(h header) {
 		return
 	}
 	if in.cause() != nil {
-		return // refused already, because of its early parts
+		return // already refused, because of its early parts
 	}
-	// The transfer must not overtake transfers that already wait for memory, so it waits with
-	// them.
+	// The transfer must not overtake those that are already waiting for memory, so it joins them.
 	in.waitsForMemory = true
 	in.headerTime = time.Now()
 	r.openWaiting(in.headerTime)
 }
 
-// earlyLimit returns how many bytes may arrive early. It's at least minPending, since the peer
-// may send that much before it learns its share.
+// earlyLimit returns how many bytes may arrive early. It's at least minPending, because the peer
+// may send that many before it learns its share.
 func (r *receiver) earlyLimit() int64 { return max(r.earlyShare, minPending) }
 
 // maxUnannounced returns the maximum number of transfers whose parts may arrive before the
-// header. It's at least one, because even a receiver that accepts no transfers has to let a
-// transfer begin before it can refuse it.
+// header. It's at least one, because even a receiver that accepts no transfers must let a transfer
+// begin before it can refuse it.
 func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
 // expect adds a transfer whose header or first part has arrived. It returns nil if the
 // connection has ended, or if there are too many transfers.
 func (r *receiver) expect(id uint64) *incoming {
-	// A peer that keeps to the limit has at most limit open transfers here. Besides those, up to
-	// limit transfers may be waiting for the tick that sends the peer their refusals. More than
-	// that breaks the protocol.
+	// A peer that respects the limit has at most limit open transfers here, and as many others may
+	// be waiting for the tick that sends their refusals. More than that breaks the protocol.
 	limit := r.maxUnannounced()
 	if len(r.receiving) >= 2*limit {
-		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), limit)
+		r.peer.violate("transfer %d exceeds the limit: %d are in progress or being refused; the limit is %d at once",
+			id, len(r.receiving), limit)
 		return nil
 	}
 	in := newIncoming(r.peer, id)
@@ -167,8 +164,8 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for the
-// transfer now, it continues to wait.
+// open gives a transfer to the handler of its topic, or refuses it. If there is no memory for the
+// transfer, it keeps waiting.
 func (r *receiver) open(in *incoming) {
 	t := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t); err != nil {
@@ -182,10 +179,10 @@ func (r *receiver) open(in *incoming) {
 	}
 }
 
-// openWaiting opens the transfers that wait for memory, in order, until memory runs out.
+// openWaiting opens the transfers that are waiting for memory, in order, until memory runs out.
 //
-// It refuses a transfer that has waited for idleTime if no other waiting transfer of the world
-// could be opened in that time. Whatever holds the memory then seems to need it for long.
+// It refuses a transfer that has waited for idleTime if no waiting transfer of the world could be
+// opened in that time, because the memory then seems to be in use for long.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
@@ -210,56 +207,57 @@ func (r *receiver) openWaiting(now time.Time) {
 	}
 }
 
-// memoryPause is the maximum time between two attempts to open a transfer that waits for memory.
+// memoryPause is the maximum time between two attempts to open a transfer that is waiting for
+// memory. It adds little to a wait that usually lasts until another transfer has ended.
 const memoryPause = 100 * time.Millisecond
 
 // refusal returns the error for refusing the transfer, or nil if the transfer may begin. It
-// doesn't check whether there's enough memory, which reserve does.
+// doesn't check whether there is enough memory, because reserve does.
 func (r *receiver) refusal(in *incoming, t topic) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
 	switch {
 	case t.kind != h.kind: // or it has no handler
-		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
-	case !h.hash.ofTransfers():
-		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v",
+		return fmt.Errorf("%w: no handler for %v", ErrRejected, h)
+	case !h.hash.isKnown():
+		return fmt.Errorf("%w: digest of %v is by unknown %v; the receiver supports %v",
 			ErrRejected, h, h.hash, fastestFirst())
 	case badKey != nil:
 		return fmt.Errorf("%w: %w", ErrRejected, badKey)
 	case h.parts != 0:
-		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
+		return fmt.Errorf("%w: parts of %v have digests of unknown kind %d", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
-		return fmt.Errorf("%w: the elements of %v have other fields here: %s", ErrRejected, h, t.fields())
-	case r.countKnown() > config.maxTransfers(): // this one included
-		return fmt.Errorf("%w: as many transfers are under way as stream.Config.MaxTransfers allows, %d",
+		return fmt.Errorf("%w: elements of %v have different fields at the receiver: %s", ErrRejected, h, t.fields())
+	case r.countKnown() > config.maxTransfers(): // which includes this one
+		return fmt.Errorf("%w: transfers in progress have reached the limit of %d (stream.Config.MaxTransfers)",
 			ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():
 		// Ended transfers don't count above, but their writers may still be stuck in the store.
-		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended",
-			ErrRejected, r.writers())
+		return fmt.Errorf("%w: store is busy with %d transfers, including ended ones; "+
+			"the limit is %d (twice stream.Config.MaxTransfers)",
+			ErrRejected, r.writers(), 2*config.maxTransfers())
 	case max(h.size, h.count) > limit:
-		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d bytes",
+		return fmt.Errorf("%w: content has %d %s; the limit is %d bytes (stream.Config.MaxBytes)",
 			ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	}
 	return nil
 }
 
-// writers returns the number of goroutines that are writing for the peer, on this connection or
-// on earlier connections of the same identity. If the peer has no identity, its address counts
-// instead.
+// writers returns the number of goroutines that are writing for the peer, on this connection and
+// on earlier connections of the same identity or, if the peer has no identity, the same address.
 func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {
-	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes",
+	return fmt.Errorf("%w: out of memory for transfers: all peers together have reached %d bytes (stream.Config.MaxMemory)",
 		ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise the memory for a transfer's first credit. If memory is short,
-// it takes one step after another to find some, from the mildest to the most drastic. It returns
-// false if all of them fail.
+// reserve gets a promise of the memory for a transfer's first credit from the account. If memory is
+// short, it takes one step after another to find some, from the mildest to the most drastic. It
+// returns false if all of them fail.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -268,8 +266,8 @@ func (r *receiver) reserve(in *incoming) bool {
 
 	covered := in.answer.cover(ahead)
 	if !covered {
-		// Take back memory that nobody needs. In a crowded world, that includes the memory of
-		// stuck transfers.
+		// Take back memory that nobody needs, including that of stuck transfers if the world is
+		// crowded.
 		r.withdrawFailed()
 		r.peer.streams.reclaim.makeRoom(time.Now())
 		covered = in.answer.cover(ahead)
@@ -293,19 +291,18 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// idleChunks is the amount of memory that the slice machine may hold for a connection on which no
-// chunk is ever completed. The machine's records alone take less.
+// idleChunks is the amount of memory that the slice machine (package internal/slices) may hold for
+// a connection on which no chunk is ever completed. The machine's records alone need less.
 const idleChunks = 4 * minPending
 
-// takeBack frees repair slices that we can do without. Repair slices are redundant and sent in
-// case other slices get lost.
+// takeBack implements hoarder. It frees repair slices, which are redundant slices that replace lost
+// ones, because we can do without them.
 //
-// It also reports whether the receiver is stuck, and when a message last arrived. A receiver is
-// stuck if its slice machine then still holds more than idleChunks and more than the peer has
-// lately sent through the machine.
+// The receiver is stuck if its slice machine still holds more than idleChunks after that, and more
+// than the peer has recently sent through the machine.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
-	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.handed)) }
+	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.received)) }
 	if !holdsTooMuch() {
 		return since, false
 	}
@@ -313,8 +310,8 @@ func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	return s.usage.lastArrival, holdsTooMuch()
 }
 
-// sliceMemory returns the memory that the account charges for the slice machine: everything that
-// isn't charged for transfers.
+// sliceMemory returns the memory that the account charges for the slice machine, which is whatever
+// it doesn't charge for transfers.
 func (r *receiver) sliceMemory() int64 {
 	sums, _ := r.peer.account.Charge()
 	held := sums.Held + sums.Borrowed
@@ -324,14 +321,15 @@ func (r *receiver) sliceMemory() int64 {
 	return held
 }
 
-// holder returns the connection of the slices, which always counts as holding content.
+// holder implements hoarder. Slices always count as content.
 func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
-// evict closes the connection of a peer whose slices don't add up to complete chunks. Dropping
-// the slices isn't enough, since the peer doesn't resend slices that have been acked.
+// evict implements hoarder. It closes the connection of a peer whose slices don't add up to
+// complete chunks. Dropping the slices isn't enough, since the peer doesn't resend slices that have
+// been acked.
 func (r *receiver) evict(idle time.Duration) {
-	r.peer.fail(fmt.Errorf("stream: nothing whole has come of slices for %v, "+
-		"and others need their part of stream.Config.MaxMemory, %d bytes",
+	r.peer.fail(fmt.Errorf("stream: slices completed no chunk for %v, "+
+		"and other transfers need their memory; all peers may use %d bytes (stream.Config.MaxMemory)",
 		idle, r.peer.streams.config.maxMemory()))
 	r.peer.account.Close()
 	r.peer.slices.discard()
@@ -347,22 +345,22 @@ func (r *receiver) withdrawFailed() {
 	}
 }
 
-// settle frees everything that a removed transfer still takes: promised memory, the memory of its
-// records, and its share of early.
+// settle gives back everything that a removed transfer still has: promised memory, the memory of
+// its records, and its share of early.
 func (r *receiver) settle(in *incoming) {
 	in.withdraw()
 	r.peer.account.Repay(in.records)
 	in.arrival.uncountEarly()
 }
 
-// hold charges n bytes of content, and reports whether there was room.
+// hold charges n bytes of content to the account. It returns false if there is no room.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true
 	}
-	// There must be room for early parts, since we told the peer that it may send them, and it
-	// can't send them again. HoldBeyond fails only if a transfer of the peer has stalled while it
-	// holds more than is still promised to it.
+	// There must be room for early parts, because we told the peer that it may send them, and it
+	// can't resend them. HoldBeyond fails only if a transfer of the peer has stalled while it holds
+	// more than is still promised to it.
 	return r.earlyShare > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.earlyShare))
 }
 
@@ -389,8 +387,8 @@ func (r *receiver) onPart(message []byte) {
 	}
 }
 
-// expectEarly is called when a part of an unknown transfer has arrived. If the header is yet to
-// come, it adds the transfer. It returns nil if the part is late, because the transfer has ended,
+// expectEarly is called when a part of an unknown transfer has arrived. It adds the transfer if its
+// header has not arrived yet. It returns nil if the part is late, because the transfer has ended,
 // or if the part breaks the protocol.
 func (r *receiver) expectEarly(id uint64) *incoming {
 	if id <= r.lastHeader {
@@ -399,14 +397,15 @@ func (r *receiver) expectEarly(id uint64) *incoming {
 	}
 	limit := r.maxUnannounced()
 	if id > r.lastHeader+uint64(limit) {
-		r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once",
+		r.peer.violate("part of transfer %d arrived after header %d; the limit is %d transfers at once",
 			id, r.lastHeader, limit)
 		return nil
 	}
 	return r.expect(id)
 }
 
-// onEnd is called with the size and digest of a transfer, which follow its last part.
+// onEnd is called with the message that follows the last part of a transfer and has its size and
+// digest.
 func (r *receiver) onEnd(m end) {
 	r.dispatch(m.id, func(in *incoming) error { return in.arrival.onEnd(m) })
 }
@@ -419,8 +418,8 @@ func (r *receiver) onCancel(m stop) {
 	})
 }
 
-// dispatch calls apply with the transfer that one of the sender's messages is about, unless the
-// transfer has ended. An error of apply means that the sender broke the protocol.
+// dispatch calls apply with the transfer that a message of the sender is about, unless the transfer
+// has ended. An error of apply means that the sender broke the protocol.
 func (r *receiver) dispatch(id uint64, apply func(in *incoming) error) {
 	if in := r.find(id); in != nil && in.known {
 		r.peer.violateIf(apply(in))

@@ -9,12 +9,12 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A reclaimer gets memory back from transfers and peers that don't use it, when others need it.
+// A reclaimer takes memory back from transfers and peers that don't use it when others need it.
 //
 // Memory is promised to a transfer as credit, and held for content that has arrived. Credit that
-// a sender has not used lately can be taken back at any time, because the transfer asks for it
-// again if the sender does use it later. Content can't be taken back. As a last resort, the
-// reclaimer evicts a hoarder that holds content, but only if the hoarder is stuck: its peer
+// a sender has not used recently can be taken back at any time, because the transfer asks for it
+// again if the sender uses it later. Content can't be taken back. As a last resort, the reclaimer
+// evicts a hoarder that holds content, but only if the hoarder is stuck, that is, if its peer
 // hasn't sent anything useful for a long time.
 //
 // It is used on the world's goroutine only.
@@ -27,11 +27,11 @@ type reclaimer struct {
 	byParty  map[budget.Party][]stuckHoarder // the elements of stuck that hold content
 }
 
-// A hoarder may hold memory that others need. It is a transfer, or the receiver of a peer whose
-// slices don't add up to complete chunks.
+// A hoarder may hold memory that others need. It is either an incoming transfer, or the receiver of
+// a peer whose slices don't add up to complete chunks.
 type hoarder interface {
-	// takeBack takes back memory that was not used lately. It reports whether the hoarder is
-	// stuck, and since when.
+	// takeBack takes back memory that was not used recently. Then it reports whether the hoarder is
+	// stuck, and when it last received something useful.
 	takeBack(now time.Time) (since time.Time, stuck bool)
 	// holder returns the hoarder's connection, and whether the hoarder holds content.
 	holder() (conn *rpc.Conn, holds bool)
@@ -45,12 +45,13 @@ type stuckHoarder struct {
 	since time.Time
 }
 
-// searchPause is how long the results of a search remain valid.
+// searchPause is how long the results of a search are used. It's much shorter than idleTime, after
+// which a hoarder is stuck.
 const searchPause = 100 * time.Millisecond
 
-// makeRoom is called before memory is needed. It is a no-op while the reserved half of the memory
-// is free. Otherwise it takes back the memory that transfers have not used lately. Then, as long
-// as the world is crowded, it evicts stuck hoarders, starting with the one that has been stuck
+// makeRoom is called before memory is needed. It does nothing while the reserved half of the memory
+// is free. Otherwise it takes back the memory that transfers have not used recently and then, as
+// long as the world is crowded, evicts stuck hoarders, starting with the one that has been stuck
 // longest.
 func (r *reclaimer) makeRoom(now time.Time) {
 	if r.streams.memory.Free() >= r.streams.config.maxMemory()/2 {
@@ -64,20 +65,19 @@ func (r *reclaimer) makeRoom(now time.Time) {
 	}
 }
 
-// evictFor is called when there is no memory for one of the transfers that to receives. Of the
-// stuck hoarders that belong to the same party and hold content, it evicts the one that has been
-// stuck longest. It reports whether it has evicted one.
+// evictFor is called when there is no memory for one of needy's transfers. Of the stuck hoarders
+// that belong to the same party and hold content, it evicts the one that has been stuck longest. It
+// returns false if there is none.
 //
-// makeRoom doesn't do this, because a party may reach its limit long before the world is
-// crowded.
-func (r *reclaimer) evictFor(to *receiver, now time.Time) bool {
-	party := extend.PartyOf(to.peer.conn)
+// makeRoom isn't enough, because a party may reach its limit long before the world is crowded.
+func (r *reclaimer) evictFor(needy *receiver, now time.Time) bool {
+	party := extend.PartyOf(needy.peer.conn)
 	if party == (budget.Party{}) {
 		return false
 	}
 	r.searchIfDue(now)
 	for i, candidate := range r.byParty[party] {
-		if candidate.hoarder == hoarder(to) {
+		if candidate.hoarder == hoarder(needy) {
 			continue // evicting it would close the connection that needs the memory
 		}
 		if r.tryEvict(candidate.hoarder, now) {
@@ -88,11 +88,11 @@ func (r *reclaimer) evictFor(to *receiver, now time.Time) bool {
 	return false
 }
 
-// tryEvict evicts a hoarder if it is still stuck, which may have changed since the search.
-func (r *reclaimer) tryEvict(who hoarder, now time.Time) (evicted bool) {
-	since, stuck := who.takeBack(now)
+// tryEvict evicts a hoarder unless it is no longer stuck, which may have changed since the search.
+func (r *reclaimer) tryEvict(h hoarder, now time.Time) (evicted bool) {
+	since, stuck := h.takeBack(now)
 	if stuck {
-		who.evict(now.Sub(since).Round(time.Second))
+		h.evict(now.Sub(since).Round(time.Second))
 	}
 	return stuck
 }
@@ -103,35 +103,35 @@ func (r *reclaimer) crowded() bool {
 	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, config.maxMemory()/4)
 }
 
-// searchIfDue searches, unless the results of the last search are still valid.
+// searchIfDue searches unless the results of the last search can still be used.
 func (r *reclaimer) searchIfDue(now time.Time) {
 	if now.Sub(r.searched) >= searchPause {
 		r.search(now)
 	}
 }
 
-// search takes back the memory that hoarders have not used lately, and records which hoarders are
+// search takes back the memory that hoarders have not used recently, and records which hoarders are
 // stuck.
 func (r *reclaimer) search(now time.Time) {
 	r.searched = now
 	var found []stuckHoarder
-	visit := func(who hoarder) {
-		if since, stuck := who.takeBack(now); stuck {
-			found = append(found, stuckHoarder{who, since})
+	check := func(h hoarder) {
+		if since, stuck := h.takeBack(now); stuck {
+			found = append(found, stuckHoarder{h, since})
 		}
 	}
 	for _, p := range r.streams.joined {
-		visit(&p.receiver)
+		check(&p.receiver)
 		for _, in := range p.receiver.receiving {
-			visit(in)
+			check(in)
 		}
 	}
 	r.record(found)
 }
 
-// record sorts the hoarders that a search has found, and indexes them by party. Thousands of
-// transfers may find no memory in one tick, and evictFor must not look at all hoarders for each
-// of them.
+// record sorts the hoarders that a search found, and indexes them by party because thousands of
+// transfers may find no memory in one tick, and evictFor must not examine all hoarders for each of
+// them.
 func (r *reclaimer) record(found []stuckHoarder) {
 	slices.SortFunc(found, func(a, b stuckHoarder) int { return a.since.Compare(b.since) })
 	r.stuck = found

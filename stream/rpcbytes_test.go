@@ -82,7 +82,7 @@ func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 		require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 31)
 
 		err := loose.Send(n.ctx, n.server.peer, sent[:1])
-		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries each behind a gate at 16 of 32", bunch.Entries(loose.maxPart+rpcOverhead)))
+		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries with a gate at 16 of 32", bunch.Entries(loose.maxPart+rpcOverhead)))
 		require.ErrorContains(n, err, "lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
 		require.NoError(n, loose.Send(n.ctx, n.server.peer, sent[:1], Via(Slices{})), "slices fill no reliable buffer")
 		require.NoError(n, tight.Send(n.ctx, n.server.peer, sent[:1]), "the connection goes on")
@@ -91,7 +91,7 @@ func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 
 func TestMaxBytesPerRPCThatCanNotBe(t *testing.T) {
 	for _, bytes := range []int{-1, maxElementBytes + 1} {
-		require.PanicsWithValue(t, fmt.Sprintf(`stream: array "x": MaxBytesPerRPC is %d, but one RPC holds 1 to 65472 bytes (a bunch of 65536 less 64 for headers)`, bytes),
+		require.PanicsWithValue(t, fmt.Sprintf(`stream: array "x": MaxBytesPerRPC is %d; it must be 1 to 65472, the largest bunch minus headers`, bytes),
 			func() { NewArray[item]("x", MaxBytesPerRPC(bytes)) })
 	}
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // A sender holds the transfers to one peer. It begins as many transfers as the peer accepts at
-// once, divides the connection among them, and handles the receiver's answers.
+// once, shares the connection among them, and handles the receiver's answers.
 //
 // Start adds to it on any goroutine. Everything else happens on the world's goroutine.
 type sender struct {
 	peer *Peer
 
-	queue startQueue // transfers that wait for a place at the peer
+	queue startQueue // transfers that are waiting to begin
 
 	// Used by the world's goroutine only.
 	sending []*Transfer // by id; each from its header until the receiver's done or reject
@@ -28,7 +28,7 @@ type sender struct {
 	// The peer's limits, set by onLimits. Used by the world's goroutine only, except peerFastest.
 	atOnce      int           // transfers at once; at least 1, but 0 at a client until onLimits
 	early       int64         // bytes that we may send before the peer has answered their headers
-	peerFastest atomic.Uint32 // the Algorithm that's fastest at the peer; 0 until its limits arrive
+	peerFastest atomic.Uint32 // Algorithm that is fastest at the peer; 0 until its limits arrive
 
 	// For Stats. Used by the world's goroutine only.
 	late  uint64 // messages dropped because their transfer had ended
@@ -37,8 +37,8 @@ type sender struct {
 
 // onLimits handles the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
-	// Even a peer that accepts no transfers must get one, so that it can reject it. Otherwise
-	// our transfers would wait forever.
+	// Even a peer that accepts no transfers must get one in order to reject it, because our
+	// transfers would otherwise wait forever.
 	s.atOnce = max(1, m.transfers)
 	s.early = int64(m.early)
 	if len(m.hashes) > 0 {
@@ -46,9 +46,8 @@ func (s *sender) onLimits(m limits) {
 	}
 }
 
-// hash returns the algorithm for the digest of a transfer: the chosen one if there is one,
-// otherwise the fastest if both ends agree on it, and otherwise SHA256. It is safe for concurrent
-// use.
+// hash returns the algorithm for the digest of a transfer: chosen unless it's 0, the fastest
+// algorithm if it's the same at both ends, and otherwise SHA256. It is safe for concurrent use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -70,15 +69,16 @@ func (s *sender) start(t *Transfer) error {
 		return err
 	}
 	s.queue.add(t)
-	if n <= readAtOnce { // otherwise begin starts the reader
+	if n <= maxEarlyReaders { // otherwise begin starts the reader
 		t.reader.start()
 	}
 	return nil
 }
 
-// readAtOnce is the maximum number of transfers to a peer that may read ahead while they wait in
-// the queue. It equals the default of Config.MaxTransfers.
-const readAtOnce = 4
+// maxEarlyReaders is the maximum number of transfers to a peer that may read ahead while they wait
+// in the queue. It equals the default of Config.MaxTransfers, the number that usually begins with
+// the next tick.
+const maxEarlyReaders = 4
 
 // collect moves new transfers to the queue, and removes canceled ones from it.
 func (s *sender) collect() { s.queue.collect(func(t *Transfer) { s.peer.live.remove(t) }) }
@@ -86,24 +86,22 @@ func (s *sender) collect() { s.queue.collect(func(t *Transfer) { s.peer.live.rem
 // idle reports whether there is no transfer to the peer.
 func (s *sender) idle() bool { return len(s.sending) == 0 && s.queue.empty() }
 
-// end removes all transfers. It's called at the end of the connection, when they have failed.
+// end removes all transfers. It's called when the connection has ended and they have failed.
 func (s *sender) end() {
 	s.collect()
 	s.queue.waiting, s.sending = nil, nil
 }
 
-// sendControl sends the first message that is due, or removes a transfer that is over. It reports
-// whether it has done one of these, in which case the caller calls it again.
-func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
+// sendControl sends the first message that is due, or removes a transfer that the receiver has
+// answered for the last time. It returns true if it did either, and must then be called again.
+func (s *sender) sendControl(pipe *rpc.Actor) (more bool, err error) {
 	for i, t := range s.sending {
 		if t.answered {
-			// The receiver's last message is here, so the next transfer can take this one's
-			// place.
-			s.sending = slices.Delete(s.sending, i, i+1)
+			s.sending = slices.Delete(s.sending, i, i+1) // the next transfer can now begin
 			s.peer.live.remove(t)
 			return true, nil
 		}
-		sent, err = t.sendControl(pipe)
+		sent, err := t.sendControl(pipe)
 		if sent || err != nil {
 			return sent, err
 		}
@@ -111,9 +109,9 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// begin sends the header of the next transfer, if the peer accepts one more. It reports whether
-// it has taken a transfer out of the queue.
-func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
+// begin takes the next transfer out of the queue and sends its header, if the peer accepts another
+// transfer. It returns false if there was nothing to take.
+func (s *sender) begin(pipe *rpc.Actor) (taken bool, err error) {
 	if len(s.sending) >= s.atOnce {
 		return false, nil
 	}
@@ -122,8 +120,8 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 		return false, nil
 	}
 
-	// A transfer whose parts don't fit into a lane's reliable buffer fails right here. All
-	// reliable buffers have the same size, so we can ask the pipe's.
+	// Fail a transfer whose parts don't fit into a lane's reliable buffer. All reliable buffers
+	// have the same size, so the pipe's will do.
 	_, slots := pipe.Channel(s.peer.conn).Reliable()
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
@@ -145,7 +143,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft returns how many bytes one more transfer may send before its header is answered.
+// earlyLeft returns how many bytes another transfer may send before its header is answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
@@ -154,8 +152,8 @@ func (s *sender) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// pump sends parts until no route accepts another one. Each time, it picks the transfer that
-// is furthest behind its share.
+// pump sends parts until no route accepts another one. It always picks the transfer that is
+// furthest behind its share.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.blocked = false
@@ -168,8 +166,8 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// If its route has enough to do, ask for more lanes in case the path can fill them, and
-		// for a tick when the route accepts more. Then go on with the other transfers.
+		// If the route is full, ask for more lanes in case the path can fill them, and for a tick
+		// when the route accepts parts again. Then continue with the other transfers.
 		if !t.route.prepare() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -198,13 +196,14 @@ func (s *sender) unsentBytes() (bytes int64) {
 }
 
 // pickNext picks, among the transfers that can send a part, the one that is furthest behind its
-// share. It returns nil if none can.
+// share. It returns nil if there is none. A transfer that has no content to send loses its unused
+// share.
 func (s *sender) pickNext() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
 		switch {
 		case t.blocked:
-			// It keeps its claim to the connection, since it only waits for its route.
+			// It keeps its unused share, since it's only waiting for its route.
 		case !t.pollPart():
 			s.shares.join(&t.share)
 		case next == nil || t.share.spent < next.share.spent:
@@ -219,14 +218,14 @@ func (s *sender) usesLanes() bool {
 	return slices.ContainsFunc(s.sending, func(t *Transfer) bool { return t.opts.window != nil })
 }
 
-// lastChunkGiven reports whether the current transfers will send no more parts as chunks.
-func (s *sender) lastChunkGiven() bool {
+// allChunksSent reports whether the current transfers will send no more parts as chunks.
+func (s *sender) allChunksSent() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
 		return t.opts.window == nil && !t.contentSent() && !t.isFinished()
 	})
 }
 
-// dispatch calls apply with the transfer that one of the receiver's messages is about, unless the
+// dispatch calls apply with the transfer that a message of the receiver is about, unless the
 // transfer has ended. An error of apply means that the receiver broke the protocol.
 func (s *sender) dispatch(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
@@ -237,7 +236,7 @@ func (s *sender) dispatch(id uint64, apply func(t *Transfer) error) {
 	}
 	s.late++
 	if id > s.lastID {
-		s.peer.violate("message about transfer %d, the last one is %d", id, s.lastID)
+		s.peer.violate("message about transfer %d; the latest is %d", id, s.lastID)
 	}
 }
 
@@ -251,7 +250,7 @@ func (s *sender) onReject(m stop) { s.dispatch(m.id, func(t *Transfer) error { r
 
 // # Queue
 
-// A startQueue holds the transfers to a peer that wait for a place there. Start adds to it on any
+// A startQueue holds the transfers to a peer that are waiting to begin. Start adds to it on any
 // goroutine. Everything else happens on the world's goroutine.
 type startQueue struct {
 	mu       sync.Mutex  // guards starting
@@ -259,7 +258,7 @@ type startQueue struct {
 
 	// Used by the world's goroutine only.
 	waiting []*Transfer // in the order of Start
-	passed  int         // number of transfers taken since waiting[0] became the first
+	passed  int         // number of transfers that have overtaken waiting[0]
 }
 
 // add adds a transfer. It is safe for concurrent use.
@@ -269,8 +268,8 @@ func (q *startQueue) add(t *Transfer) {
 	q.starting = append(q.starting, t)
 }
 
-// collect takes in what was added, and calls removed for each transfer that it removes because it
-// has ended.
+// collect moves the added transfers to waiting, removes the transfers that have ended, and calls
+// removed with each of them.
 func (q *startQueue) collect(removed func(t *Transfer)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -292,7 +291,7 @@ func (q *startQueue) empty() bool {
 	return len(q.starting)+len(q.waiting) == 0
 }
 
-// take removes and returns the transfer that begins next, or returns nil if none waits.
+// take removes and returns the transfer that begins next, or returns nil if none is waiting.
 func (q *startQueue) take() *Transfer {
 	if len(q.waiting) == 0 {
 		return nil
@@ -308,16 +307,16 @@ func (q *startQueue) take() *Transfer {
 	return t
 }
 
-// maxPassed is the maximum number of heavier transfers that may begin ahead of the transfer that
-// has waited longest.
+// maxPassed is the maximum number of heavier transfers that may overtake the transfer that has
+// waited longest. The lightest transfer thus gets at least every eighth turn.
 const maxPassed = 7
 
-// next returns the index in waiting of the transfer that begins next. It picks the heaviest
-// transfer, or the first of several that are equally heavy. Once maxPassed transfers have overtaken
-// the first in the queue, it picks that one, whatever its weight.
+// next returns the index in waiting of the transfer that begins next: the heaviest, or the first of
+// several that are equally heavy. Once maxPassed transfers have overtaken the first in the queue,
+// next picks that one, whatever its weight.
 //
-// It keeps no place free for heavier transfers that may follow. A game may need as many transfers
-// at once as the peer accepts, because they depend on each other.
+// No turn is reserved for heavier transfers that may follow, because a game may depend on as many
+// transfers at once as the peer accepts.
 func (q *startQueue) next() int {
 	if q.passed >= maxPassed {
 		return 0
@@ -334,22 +333,22 @@ func (q *startQueue) next() int {
 // # Shares
 
 // A share measures how much of its connection a transfer has used: the bytes that it has sent,
-// each divided by the transfer's weight at that time.
+// divided by the transfer's weight when it sent them.
 //
 // Among the transfers that can send, the one that has used the least is next. Over any period,
-// each transfer therefore gets bytes in proportion to its weight, to within one part of content.
-// This is fair queuing by virtual time, which deficit round robin approximates.
+// each transfer therefore gets bytes in proportion to its weight, to within one part. This is fair
+// queuing by virtual time, which deficit round robin approximates.
 type share struct {
 	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
 	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares holds the virtual time of one connection's transfers: the amount that the transfer
-// served last had spent when it was served.
+// shares holds the virtual time of one connection's transfers: what the transfer that was served
+// last had spent when it was served.
 type shares struct{ now float64 }
 
-// join is called for a transfer that begins, or that has nothing to send. The transfer loses any
-// share that it hasn't used. Otherwise it could catch up later at the expense of other transfers.
+// join is called for a transfer that begins, or that has nothing to send. The transfer loses its
+// unused share, because it could otherwise catch up later at the expense of other transfers.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
 // serve charges a transfer for the bytes that it sends.

@@ -13,17 +13,17 @@ import (
 // A sliceRoute is the [route] that sends parts as chunks. A chunk is a large message that the
 // slice machine (package internal/slices) cuts into datagrams.
 //
-// The machine belongs to the connection's link, so we only call it within [extend.Drive], which
-// holds the link's lock. The sliceRoute itself is only used on the world's goroutine.
+// The machine belongs to the connection's link, so it's only called within [extend.Drive], which
+// locks the link. The sliceRoute itself is only used on the world's goroutine.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // how long the queued slices may take to send; set by each tick
-	ended bool          // we told the machine that no more parts follow
+	queue time.Duration // maximum time to send the queued slices; set by each tick
+	ended bool          // the machine was told that no more parts follow
 
 	// What arrived through the machine, to judge how much memory it needs.
-	handed int64 // bytes of messages that it handed to us
-	usage  usage
+	received int64 // bytes of messages
+	usage    usage
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -33,16 +33,17 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the slice machine of a connection. Install adds one to each.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// prepare reports whether the machine accepts another part. Until the machine has measured the path
-// itself, it uses the connection's round-trip time.
+// prepare reports whether the machine accepts another part. It also passes the connection's
+// round-trip time to the machine until the machine has measured the path itself.
 func (s *sliceRoute) prepare() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
-		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
+		open = s.link.Open(s.queue)
+		unmeasured = s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := extend.Stats(s.conn) // not within Drive, since it takes the link's lock too
-		extend.Drive(s.conn, func() { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
+		path := extend.Stats(s.conn) // not within Drive, since it locks the link as well
+		extend.Drive(s.conn, func() { s.link.Assume(path.SmoothedRTT, path.RTTVar) })
 	}
 	return open
 }
@@ -64,7 +65,7 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
 // setEnded tells the machine whether the last part has been sent. If it has, the machine adds
-// repair slices to the last chunk. Repair slices are redundant, in case others get lost.
+// repair slices to the last chunk, which are redundant slices that replace lost ones.
 func (s *sliceRoute) setEnded(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -72,23 +73,24 @@ func (s *sliceRoute) setEnded(ended bool) {
 	}
 }
 
-// discard frees everything that the peer has sent, when its connection ends.
+// discard frees everything that the peer has sent. It's called when the connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees received repair slices that still wait for other slices of their chunk. We can do
-// without them, since the peer resends whatever they would have restored.
+// yield frees received repair slices that are still waiting for other slices of their chunk. They
+// are dispensable, since the peer resends whatever they would have restored.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
 // receive calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) receive(handle func(message []byte)) {
-	if !s.link.news.Swap(false) {
-		return // as in most ticks, so they needn't take the lock
+	if !s.link.woken.Swap(false) {
+		return // as in most ticks, which then needn't lock the link
 	}
 	var batch [][]byte
 	extend.Drive(s.conn, func() { batch = s.link.Take() })
 	for _, message := range batch {
-		s.usage.move(time.Now(), s.handed, s.handed+int64(len(message)))
-		s.handed += int64(len(message))
+		before := s.received
+		s.received += int64(len(message))
+		s.usage.move(time.Now(), before, s.received)
 		s.link.Release(message)
 		handle(message)
 	}
@@ -105,11 +107,13 @@ func (s *sliceRoute) stats() (now slices.Stats) {
 const sliceProtocol = 0x02
 
 const (
-	// awaitedSlices is the number of slices in the largest part.
-	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
+	// largestPartSlices is the number of slices in the largest part.
+	largestPartSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
+	// allocationPage is the unit of large allocations in the Go runtime.
+	allocationPage = 8192
 	// goOnBytes is the memory that a transfer needs to make progress: enough for the chunk that
-	// its content waits for, in whole pages of 8 KiB, and for the machine's records.
-	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
+	// its content is waiting for, and for the machine's records.
+	goOnBytes = (largestPartSlices*slices.Size+allocationPage-1)/allocationPage*allocationPage + slices.ReceiverBytes
 )
 
 // A sliceLink is the slice machine of one connection. The connection's link drives it, under the
@@ -117,12 +121,12 @@ const (
 type sliceLink struct {
 	*slices.Machine
 
-	// These need no lock.
+	// Safe for concurrent use.
 	account *budget.Account
-	news    atomic.Bool // set by Wake: there's something that receive hasn't looked at yet
+	woken   atomic.Bool // set by Wake and cleared by receive
 
-	// ended is the peer, once the world has reported that the connection ended. It's for
-	// callers that still ask for its Stats. Guarded by Streams.mu.
+	// ended is the connection's peer once the world has reported the end of the connection, for
+	// callers that still want its Stats. Guarded by Streams.mu.
 	ended *Peer
 }
 
@@ -130,17 +134,18 @@ func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake is called by the link. It reports whether there's something new for the world's goroutine
-// to look at. It reports the same news only once.
+// Wake implements extend.Machine. Like the slice machine's Wake, it reports whether something new
+// has arrived for the world's goroutine. It also tells receive.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false
 	}
-	l.news.Store(true)
+	l.woken.Store(true)
 	return true
 }
 
-// Drained always returns true, because a connection that closes doesn't wait for transfers.
+// Drained implements extend.Machine. It always returns true, because a connection that closes
+// doesn't wait for transfers.
 func (l *sliceLink) Drained() bool { return true }
 
 var _ extend.Machine = (*sliceLink)(nil)

@@ -42,9 +42,9 @@ type Stats struct {
 	// Evicted counts incoming transfers that were stuck while others needed their memory, and
 	// therefore ended with ErrRejected.
 	Evicted uint64
-	// Unstored counts incoming transfers that go on without the Store although they have a key,
-	// so that they cannot be resumed. The Store was full or busy, or it keeps a blob under the
-	// key of an array.
+	// Unstored counts incoming transfers that continue without the Store although they have a key,
+	// so that they cannot be resumed. The Store was full or busy, or it has a blob under the key of
+	// an array.
 	Unstored uint64
 }
 
@@ -64,12 +64,12 @@ func (s Stats) String() string {
 		statnet.Bytes(float64(s.BytesReceived))+" received")
 	lanes := []string{fmt.Sprintf("%d open", s.Lanes)}
 	if s.Slots > 0 { // something was sent on a lane
-		lanes = append(lanes, fmt.Sprintf("at most %d of %d entries out", s.PeakOut, s.Slots))
+		lanes = append(lanes, fmt.Sprintf("at most %d of %d entries outstanding", s.PeakOut, s.Slots))
 	}
 	t.List("Lanes", lanes...)
 	t.List("Slices",
 		statnet.Count(s.Slices)+" sent",
-		statnet.Count(s.SlicesResent)+" of them again",
+		statnet.Count(s.SlicesResent)+" resent",
 		statnet.Count(s.SlicesSealed)+" sealed",
 		statnet.Count(s.RepairSlices)+" repair slices",
 		statnet.Count(s.SlicesRestored)+" restored")
@@ -87,14 +87,14 @@ type peerCounts struct {
 	sent     atomic.Uint64 // outgoing transfers that the peer consumed
 	received atomic.Uint64 // incoming transfers that we consumed
 	failed   atomic.Uint64 // transfers that ended in any other way
-	unstored atomic.Uint64 // incoming transfers with a key that go on without the store
+	unstored atomic.Uint64 // incoming transfers with a key that continue without the store
 
 	mu    sync.Mutex // guards other
 	other Stats      // the other counts, as of the last tick
 }
 
-// noteEnd counts a transfer that has ended: in completed, which is sent or received, if err is nil,
-// and otherwise as failed.
+// noteEnd counts a transfer that has ended, in failed if err isn't nil and otherwise in completed,
+// which is either sent or received.
 func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
 	if err != nil {
 		c.failed.Add(1)
@@ -103,14 +103,14 @@ func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
 	completed.Add(1)
 }
 
-// update stores the counts of a tick.
+// update replaces the counts that lastTick returns.
 func (c *peerCounts) update(now Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.other = now
 }
 
-// lastTick returns the counts that the last tick has stored.
+// lastTick returns the counts that the last tick stored.
 func (c *peerCounts) lastTick() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

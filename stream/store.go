@@ -8,17 +8,17 @@ import (
 	"io/fs"
 )
 
-// A Store keeps incoming content beyond the end of a connection: parts, which a later transfer
-// can resume, and complete content, which needn't be sent again.
+// A Store keeps incoming content after a connection has ended: parts, which a later transfer can
+// resume, and complete content, which needn't be sent again.
 //
 // Content is stored under the identity of the peer that sends it and the key that the peer gave
 // it. No peer can see or change content that is stored under another identity. Identities and
 // keys are arbitrary strings from outside.
 //
-// At a client, the identity is the client's own, the one by which the server knows it. Servers
-// that know the client by the same identity therefore share the content that it stores. Their
-// keys should be the texts of digests, because those are verified. Otherwise each server needs a
-// Store of its own (see [Incoming.SetStore]).
+// At a client, the identity is the client's own, by which the server knows it. Servers that know
+// the client by the same identity therefore share the content that it stores. Unless their keys
+// are the texts of digests, which are verified, each server needs a Store of its own (see
+// [Incoming.SetStore]).
 //
 // If identities change when the server is restarted, as those of package rpc/users do, stored
 // content isn't found again. A game can then wrap a Store in a Store of its own, which passes on
@@ -29,13 +29,13 @@ import (
 // goroutine at a time. If a transfer, connection or world ends during a call, the call continues
 // and is followed by a Close. rpc.World.Close waits for neither of them.
 //
-// If Open or a part's Write returns ErrStoreFull, the transfer goes on without the Store. If Open
-// returns ErrPartBusy, the transfer retries for 3 s, and then goes on without the Store, too. Any
+// If Open or a part's Write returns ErrStoreFull, the transfer continues without the Store. If Open
+// returns ErrPartBusy, the transfer retries for 3 s before it continues without the Store. Any
 // other error ends the transfer with ErrRejected at both ends, but the sender doesn't see the
-// error's text. The stored bytes of a part stay.
+// error's text. The stored bytes of a part are kept.
 type Store interface {
 	// Open begins a part, or resumes one. size is the size of the whole content, or -1 if it is
-	// unknown. If more than size bytes are stored, they are dropped. Complete content under the
+	// unknown. If more than size bytes are stored, they are discarded. Complete content under the
 	// key stays available to Lookup until the part's Commit replaces it. Open returns ErrPartBusy
 	// if another transfer is writing the part, and ErrStoreFull if there is no room.
 	Open(identity, key string, size int64) (Part, error)
@@ -63,7 +63,7 @@ type Part interface {
 	// along with it. The caller has verified the digest. It replaces complete content that was
 	// stored under the same key. Lookup doesn't find the content before Commit.
 	Commit(digest Digest) error
-	// Close closes the part. Its stored bytes stay, so that a later Open can resume it.
+	// Close closes the part. Its stored bytes are kept, so that a later Open can resume it.
 	Close() error
 	// Delete deletes the stored bytes of the part.
 	Delete() error
@@ -80,17 +80,16 @@ type Content interface {
 // A storeKey names content in a Store.
 type storeKey struct{ identity, key string }
 
-// A body takes content on its way to the application. It hashes the content and, if the content has
-// a key, stores it.
+// A body hashes content on its way to the application and, if the content has a key, stores it.
 //
-// An array resumes at a whole element. If the stored bytes end in the middle of an element, the
-// sender therefore repeats that element from its beginning. Write compares the repeated bytes with
-// the stored ones, and stores the rest.
+// An array resumes at the beginning of an element. If the stored bytes end in the middle of an
+// element, the sender therefore repeats that element, and Write compares the repeated bytes with
+// the stored ones before it stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil if the content isn't stored, or if the store became full
+	part     Part   // nil if the content isn't stored, or once the store has become full
 	offset   int64  // offset in the content of the next byte to be written
-	unstored func() // called if the transfer goes on without the store, to count it
+	unstored func() // counts a transfer that continues without the store
 }
 
 // Write hashes and stores p. If the store is full, Write deletes the part, and from then on only
@@ -109,8 +108,8 @@ func (b *body) Write(p []byte) (int, error) {
 	b.offset += int64(len(p))
 	n, err := b.part.Write(p[repeated:])
 	if errors.Is(err, ErrStoreFull) {
-		// The size wasn't known when the part was opened. The part can't become complete any more,
-		// so it shouldn't take up room.
+		// This can happen if the size wasn't known when the part was opened. The part can no
+		// longer become complete, so it shouldn't take up room.
 		n = len(p)
 		err = b.part.Delete()
 		b.part = nil
@@ -126,7 +125,7 @@ func (b *body) compare(p []byte) error {
 		return err
 	}
 	if !bytes.Equal(p, stored) {
-		return fmt.Errorf("%w: what is stored at byte %d is another element", ErrDigest, b.offset)
+		return fmt.Errorf("%w: store has another element at byte %d", ErrDigest, b.offset)
 	}
 	return nil
 }
@@ -134,7 +133,7 @@ func (b *body) compare(p []byte) error {
 // Commit makes the content complete if it has the given digest. Otherwise it returns an error
 // that Is ErrDigest, and completes nothing.
 func (b *body) Commit(digest Digest) error {
-	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
+	if err := b.check(digest, "announced by the sender"); err != nil || b.part == nil {
 		return err
 	}
 	if !b.name.IsZero() {
@@ -143,8 +142,8 @@ func (b *body) Commit(digest Digest) error {
 	return b.part.Commit(digest)
 }
 
-// Close keeps the bytes written so far, so that the transfer can be resumed. After Commit, it's a
-// no-op.
+// Close keeps the bytes written so far, so that the transfer can be resumed. It's a no-op after
+// Commit.
 func (b *body) Close() error { return b.end(Part.Close) }
 
 // Delete deletes the bytes written so far.
@@ -158,7 +157,7 @@ func (b *body) end(how func(Part) error) error {
 	return ignoreEnded(how(b.part))
 }
 
-// ignoreEnded drops the error of ending a part that Commit has already ended.
+// ignoreEnded returns nil for the error of ending a part that Commit has already ended.
 func ignoreEnded(err error) error {
 	if errors.Is(err, fs.ErrClosed) {
 		return nil
@@ -169,13 +168,13 @@ func ignoreEnded(err error) error {
 // readAt fills p with the stored bytes at offset.
 func readAt(r io.ReaderAt, p []byte, offset int64) error {
 	if n, err := r.ReadAt(p, offset); n < len(p) {
-		return storeError(fmt.Errorf("reading %d stored bytes at %d: %w", len(p), offset, err))
+		return storeError(fmt.Errorf("reading %d stored bytes at offset %d: %w", len(p), offset, err))
 	}
 	return nil
 }
 
-// bodyError returns the error that ends a transfer after its body has failed. Either the
-// content was wrong or the store could not take it.
+// bodyError returns the error that ends a transfer after its body has failed, because either the
+// content was wrong or the store could not keep it.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err
@@ -183,10 +182,10 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError wraps an error of the store. This end sees its text, but the peer doesn't,
-// because it may contain paths.
+// storeError wraps an error of the store. Only this end sees its text, because it may contain
+// paths.
 func storeError(err error) error {
-	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
+	return &concealed{public: "receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
 // closedWith adds the error of closing or deleting a part or content to err, the error with

@@ -13,8 +13,7 @@ import (
 // A Transfer is an outgoing transfer, at its sender. It is safe for concurrent use.
 //
 // The world's goroutine sends it, one part at a time, as fast as the receiver's credit and the
-// route to the receiver allow. Another goroutine, which belongs to the transfer, reads the
-// content in advance.
+// route to the receiver allow. A goroutine of the transfer reads the content ahead.
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
@@ -25,30 +24,30 @@ type Transfer struct {
 
 	status status // what the application sees, on any goroutine
 
-	// done is closed once the transfer has ended and the reader no longer uses the caller's items.
+	// done is closed when the transfer has ended and the reader no longer uses the caller's items.
 	done chan struct{}
 
 	// What may be sent. Only used on the world's goroutine, except for the weight in share.
-	allowance allowance // how much of the content may be sent, and how much was
+	allowance allowance // how much of the content may be sent, and how much was sent
 	share     share     // of the connection
 	blocked   bool      // the route accepts no more parts in this tick
 
 	// Messages about the transfer as a whole. Only used on the world's goroutine.
 	endSent    bool      // the end message was sent
 	stopSent   bool      // the cancel message was sent
-	answered   bool      // the receiver's last message about it, done or reject, has arrived
+	answered   bool      // the receiver's last message, done or reject, has arrived
 	reportTime time.Time // when awaitReport last announced a report
 }
 
-// newTransfer returns a transfer that isn't in any queue and has read nothing yet. Peer.start
-// does the rest.
+// newTransfer returns a transfer that isn't in any queue and has read nothing. Peer.start queues
+// it.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
 	t.status.conn = p.conn
 	t.status.progress.Total = h.total()
 
-	// If nothing may be sent before the answer, we needn't read before it either.
+	// If nothing may be sent before the answer, there is no need to read before it either.
 	awaitsAnswer := h.early() == 0
 	t.reader = newReader(readerConfig{
 		source:      s,
@@ -60,16 +59,16 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 		wake:        p.wake,
 		guard:       t.guard,
 	}, awaitsAnswer)
-	if blob, is := s.(*blobSource); is {
+	if blob, ok := s.(*blobSource); ok {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
 	return t
 }
 
-// guard runs fn, which calls into the game. It returns false if a function of the game panicked.
-// The panic is reported with the source's name for that function.
+// guard runs fn, which calls functions of the game through the source. It returns false if one of
+// them panicked and rpc.Config.OnPanic handled the panic.
 func (t *Transfer) guard(fn func()) (returned bool) {
-	function := func() string { return t.header.describe(t.reader.source.callee()) }
+	function := func() string { return t.header.describe(t.reader.source.callback()) }
 	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
 }
 
@@ -82,13 +81,13 @@ func (t *Transfer) String() string {
 func (t *Transfer) Progress() Progress { return t.status.current() }
 
 // Sealed reports whether the content is sent in sealed packets, which rpc.Config.Sealed turns
-// on. If it is not, the connection's [rpc.SealedStats] say why. Once the transfer or its
-// connection has ended, Sealed returns the last value.
+// on. If it returns false, the connection's [rpc.SealedStats] say why. Once the transfer or its
+// connection has ended, Sealed keeps returning the last value.
 func (t *Transfer) Sealed() bool { return t.status.isSealed() }
 
 // Done returns a channel that is closed when the transfer ends: when the receiving application
-// has consumed all content and the digest has been verified, or when the transfer fails. After
-// that, the caller may change the items of an array.
+// has consumed all content and the digest has been verified, or when the transfer fails. The caller
+// may then change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
 // Err returns why the transfer failed. It returns nil if the transfer is complete or has not
@@ -128,9 +127,9 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	return t.Err()
 }
 
-// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled, which at
-// this end also wraps cause. Cancel never waits: if the source is in a Read, that Read may
-// return later, and what it read is dropped.
+// Cancel ends the transfer. At both ends it fails with an error that wraps ErrCanceled and, at this
+// end, cause. Cancel never blocks. If a Read of the source is in progress, its result is discarded
+// when it returns.
 func (t *Transfer) Cancel(cause error) {
 	t.finish(canceled(cause))
 	t.peer.wake()
@@ -143,14 +142,14 @@ func (t *Transfer) Cancel(cause error) {
 // weights when the player moves.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
-	t.peer.wake() // the new weight counts from the next tick, which needn't wait for an event
+	t.peer.wake() // so that a world that waits for events applies the new weight soon
 }
 
 // finish ends the transfer at this end. err is nil if the receiver has consumed everything. Only
 // the first call has an effect.
 //
-// It holds the lock of the status to its end. Once somebody sees that the transfer is finished, the
-// reader therefore hands out no more parts.
+// It holds the lock of the status until it returns, so that the reader hands out no more parts once
+// somebody can see that the transfer is finished.
 func (t *Transfer) finish(err error) {
 	s := &t.status
 	s.mu.Lock()
@@ -169,22 +168,22 @@ func (t *Transfer) finish(err error) {
 
 func (t *Transfer) isFinished() bool { return t.status.isFinished() }
 
-// pollPart reports whether there is a part that may be sent now. If nothing has been read yet,
-// the reader wakes the world when something is.
+// pollPart reports whether there is a part that may be sent now. If no content is ready, it
+// arranges for the world to be woken when some is.
 func (t *Transfer) pollPart() bool {
 	return !t.allowance.hasAll && t.reader.poll(t.allowance.limit)
 }
 
 // contentSize returns the size of the content in bytes, or -1 while it is unknown.
 func (t *Transfer) contentSize() int64 {
-	if ended, known := t.reader.size(); known {
-		return ended
+	if size, known := t.reader.size(); known {
+		return size
 	}
 	return t.header.size
 }
 
-// unsentBytes returns the number of bytes that have yet to be sent. If the size is unknown, it
-// returns firstCredit, the credit that a transfer starts with.
+// unsentBytes returns the number of bytes that have not been sent yet. If the size is unknown, it
+// returns firstCredit, the credit with which a transfer starts.
 func (t *Transfer) unsentBytes() int64 {
 	if t.isFinished() {
 		return 0
@@ -196,15 +195,15 @@ func (t *Transfer) unsentBytes() int64 {
 // which are sent before their header is answered.
 func (t *Transfer) earlyBytes() int64 { return t.allowance.earlyBytes(t.contentSize()) }
 
-// contentSent reports whether no content is left to send: the end message has followed it, or the
-// receiver has all of it stored.
+// contentSent reports whether no content is left to send, because the end message was sent or
+// because the receiver has stored all of it.
 func (t *Transfer) contentSent() bool { return t.endSent || t.allowance.hasAll }
 
 // sendPart sends the next part. It may only be called right after route.prepare has returned true.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.allowance.limit, t.peer.window.pathFull)
 	if b == nil {
-		return nil // canceled in the meantime
+		return nil // canceled since prepare
 	}
 	bytes := b.size()
 	t.peer.sender.shares.serve(&t.share, bytes)
@@ -219,11 +218,11 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport announces to the connection that the peer will send us a progress report, which
-// must not count against the peer as load (see extend.Owe).
+// awaitReport announces to the connection that the peer will send a progress report, which must not
+// count against the peer as load (see extend.Owe).
 //
-// The receiver sends at most one report in each progressInterval, but one of them may be late and
-// the next one on time. That's why we announce two in each interval.
+// The receiver sends at most one report per progressInterval. Since a late one may arrive together
+// with the next one, awaitReport announces two per interval.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.allowance.accepted && now.Sub(t.reportTime) >= progressInterval/2 {
 		t.reportTime = now
@@ -231,8 +230,8 @@ func (t *Transfer) awaitReport(now time.Time) {
 	}
 }
 
-// sendControl sends the transfer's end or cancel message, if one is due, and reports whether it
-// has sent one.
+// sendControl sends the transfer's end or cancel message if one is due, and reports whether it sent
+// one.
 func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	switch {
 	case t.stopSent:
@@ -248,7 +247,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		// The source has failed, so cancel instead.
+		// The source failed, so cancel the transfer.
 		t.finish(err)
 		return t.sendControl(control)
 	}
@@ -260,15 +259,15 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	return true, sendEnd.call(control, total)
 }
 
-// onAccept is called with the answer to the header. It returns an error if the receiver broke
-// the protocol.
+// onAccept is called with the answer to the header. Like the methods below, it returns an error if
+// the receiver broke the protocol.
 func (t *Transfer) onAccept(m accept) error {
 	size, count := t.header.size, t.header.count
 	switch {
 	case t.allowance.accepted:
 		return fmt.Errorf("transfer %d accepted twice", m.id)
 	case t.header.key == "" && (m.hasAll || m.offset > 0 || m.index > 0):
-		return fmt.Errorf("transfer %d resumed at byte %d, element %d, but it has no key", m.id, m.offset, m.index)
+		return fmt.Errorf("transfer %d resumed at byte %d, element %d, although it has no key", m.id, m.offset, m.index)
 	case t.header.kind == kindBlob && size >= 0 && m.offset > size, m.index > count:
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
 	}
@@ -283,41 +282,38 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant is called with a grant, which raises the credit or at least reports progress. It
-// returns an error if the receiver broke the protocol.
+// onGrant is called with a grant, which raises the credit or at least reports progress.
 func (t *Transfer) onGrant(m grant) error {
 	a, sent := &t.allowance, t.status.sent()
 	switch {
 	case !a.accepted:
 		return fmt.Errorf("transfer %d was granted %d bytes before it was accepted", m.id, m.limit)
-	case m.limit < a.granted:
-		// Credit that has been granted can't be taken back.
-		return fmt.Errorf("transfer %d was granted %d bytes after %d", m.id, m.limit, a.granted)
+	case m.limit < a.granted: // a grant can't be taken back
+		return fmt.Errorf("transfer %d was granted %d bytes after it was granted %d", m.id, m.limit, a.granted)
 	case !a.hasAll && m.acked > sent:
-		return fmt.Errorf("transfer %d: %d %s were consumed, %d sent", m.id, m.acked, t.header.units(), sent)
+		return fmt.Errorf("transfer %d has %d %s consumed, but only %d sent", m.id, m.acked, t.header.units(), sent)
 	}
 	a.grant(m.limit)
 	t.status.ack(m.acked)
 	return nil
 }
 
-// onDone is called when the receiver has consumed everything. It returns an error if the
-// receiver broke the protocol.
+// onDone is called when the receiver has consumed everything.
 func (t *Transfer) onDone() error {
 	if !t.contentSent() {
-		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
+		return fmt.Errorf("transfer %d is done before its end was sent", t.header.id)
 	}
 	t.answered = true
 	t.finish(nil)
 	return nil
 }
 
-// onReject is called when the receiver has ended the transfer, with its reason. If the transfer
-// had already ended here, the message merely confirms that.
+// onReject is called with the reason for which the receiver ended the transfer. If the transfer has
+// already ended here, the message merely confirms that. onReject never fails.
 func (t *Transfer) onReject(m stop) error {
 	t.answered = true
 	f := peerFailure(m, byReceiver)
-	f.unanswered = f.kind == ErrRejected && !t.allowance.accepted
+	f.atHeader = f.kind == ErrRejected && !t.allowance.accepted
 	t.finish(f)
 	return nil
 }

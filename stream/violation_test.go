@@ -30,29 +30,29 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 	}{
 		"header out of turn": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save", hash: SHA256})
-		}, "header of transfer 2 follows that of 0"},
+		}, "header of transfer 2 follows that of transfer 0"},
 		"header twice": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendHeader.call(ctl, begin)
-		}, "header of transfer 1 follows that of 1"},
+		}, "header of transfer 1 follows that of transfer 1"},
 		"part beyond the credit": {func(ctl, lane *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 64<<20 - 1, data: []byte{1}})
-		}, "beyond the credit"},
+		}, "exceeds the credit"},
 		"part beyond the size": {func(ctl, lane *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
-		}, "a part ends at byte 1001, the content at 1000"},
+		}, "a part that ends at byte 1001; the content ends at byte 1000"},
 		"part beyond the size, before its header": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
 			time.Sleep(time.Second)
 			_ = sendHeader.call(ctl, begin)
-		}, "a part ends at byte 1001, the content at 1000"},
+		}, "a part that ends at byte 1001; the content ends at byte 1000"},
 		"part beyond the end": {func(ctl, lane *rpc.Actor) {
 			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
 			send(ctl, lane, part{id: 1, offset: 10, data: []byte("ab")})
 			_ = sendEnd.call(ctl, end{id: 1, size: 11, sum: make([]byte, 32)})
-		}, "a part ends at byte 12, the content at 11"},
+		}, "a part that ends at byte 12; the content ends at byte 11"},
 		"part that overlaps": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 1, data: []byte("ab")}, part{id: 1, offset: 2, data: []byte("bc")})
 		}, "overlap"},
@@ -63,29 +63,29 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		"end of another size": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 999})
-		}, "ended after 999 bytes"},
+		}, "has 999 bytes"},
 		"end of another count": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
-		}, "ended after 1000 bytes and 1 elements"},
+		}, "has 1000 bytes and 1 elements"},
 		"end twice": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
-		}, "ended twice"},
+		}, "second end of transfer"},
 		"end with a digest that is too short": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
-		}, "a digest of 31 bytes, one by sha256 has 32"},
+		}, "a digest of 31 bytes; a digest by sha256 has 32"},
 		"end with a digest where there is none": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: NoDigest})
 			_ = sendEnd.call(ctl, end{id: 1, sum: make([]byte, 32)})
-		}, "a digest of 32 bytes, one by NoDigest has 0"},
+		}, "a digest of 32 bytes; a digest by NoDigest has 0"},
 		"header with a key and no digest": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", key: "k", hash: NoDigest})
 		}, "malformed message: header"},
-		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the last one is 0"},
-		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the last one is 0"},
+		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the latest is 0"},
+		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the latest is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
@@ -110,13 +110,13 @@ func TestPartsThatMiscount(t *testing.T) {
 		header header
 		part   part
 	}{
-		"of a blob has elements":                                     {blob, part{id: 1, index: 1, data: one}},
-		"a part of a blob has elements":                              {blob, part{id: 1, count: 1, data: one}},
-		"elements 1 to 1 follow element -1 of 2":                     {array, part{id: 1, index: 1, count: 1, data: one}},
-		"elements 0 to 2 follow element -1 of 2":                     {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
-		"element 1: ":                                                {array, part{id: 1, count: 2, data: one}},
-		strconv.Itoa(len(one)) + " bytes left over behind element 1": {array, part{id: 1, count: 1, data: two}},
-		strconv.Itoa(len(one)) + " bytes left over behind element 0": {array, part{id: 1, data: one}},
+		"part of a blob has 0 elements from index 1":               {blob, part{id: 1, index: 1, data: one}},
+		"part of a blob has 1 elements from index 0":               {blob, part{id: 1, count: 1, data: one}},
+		"part has 1 elements from index 1; at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
+		"part has 3 elements from index 0; at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
+		"element 1: ": {array, part{id: 1, count: 2, data: one}},
+		strconv.Itoa(len(one)) + " bytes left over after its 1 elements": {array, part{id: 1, count: 1, data: two}},
+		strconv.Itoa(len(one)) + " bytes left over after its 0 elements": {array, part{id: 1, data: one}},
 	} {
 		t.Run(says, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
@@ -156,7 +156,7 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 			n.server.peer.receiver.onPart(append(appendPartHeader(nil, part{id: 4, offset: 256 << 10}), 1))
 		})
 		<-n.server.peer.conn.Done()
-		require.ErrorContains(n, n.server.peer.conn.Err(), "1048577 bytes came before answers, the limit is 1048576")
+		require.ErrorContains(n, n.server.peer.conn.Err(), "1048577 bytes arrived before their headers were answered; the limit is 1048576")
 	})
 }
 
@@ -218,7 +218,7 @@ func TestViolationsBySlices(t *testing.T) {
 	for says, chunks := range map[string][][]byte{
 		"malformed":          {{1}},
 		"part of transfer 5": {message(part{id: 5, data: []byte{1}})},
-		"beyond the credit":  {message(part{id: 1, offset: earlyBytes, data: []byte{1}})},
+		"exceeds the credit": {message(part{id: 1, offset: earlyBytes, data: []byte{1}})},
 		"overlap":            {message(part{id: 1, offset: 1, data: []byte("ab")}), message(part{id: 1, offset: 2, data: []byte("bc")})},
 	} {
 		t.Run(says, func(t *testing.T) {
@@ -253,13 +253,13 @@ func TestReceiversThatBreakRules(t *testing.T) {
 		"credit that shrinks": {func(ctl *rpc.Actor) {
 			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
 			_ = sendGrant.call(ctl, grant{1, 99, 0})
-		}, "granted 99 bytes after 100"},
+		}, "granted 99 bytes after it was granted 100"},
 		"consumed what was not sent": {func(ctl *rpc.Actor) {
 			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
 			_ = sendGrant.call(ctl, grant{1, 100, 1})
-		}, "1 bytes were consumed, 0 sent"},
+		}, "1 bytes consumed, but only 0 sent"},
 		"done before the end":    {func(ctl *rpc.Actor) { _ = sendDone.call(ctl, done{1}) }, "before its end"},
-		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, failureOf(ErrCanceled).stop(2)) }, "the last one is 1"},
+		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, failureOf(ErrCanceled).stop(2)) }, "the latest is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
@@ -348,7 +348,7 @@ func TestHeadersThatAreNotAnswered(t *testing.T) {
 			require.Len(n, r.receiving, 8)
 		})
 		<-n.server.peer.conn.Done()
-		require.ErrorContains(n, n.server.peer.conn.Err(), "8 are under way already, the limit is 4")
+		require.ErrorContains(n, n.server.peer.conn.Err(), "8 are in progress or being refused; the limit is 4 at once")
 	})
 }
 
@@ -377,7 +377,7 @@ func testTransfersWaitForTheirTurn(t *testing.T, via Backend) {
 			all = append(all, n.mustStart(n.server.peer, content(1000)))
 		}
 		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0)
-		require.ErrorContains(n, err, "MaxQueued, 5")
+		require.ErrorContains(n, err, "the limit is 5 (stream.Config.MaxQueued)")
 		require.ErrorIs(n, err, rpc.ErrBacklogFull)
 		time.Sleep(time.Second)
 		require.Len(n, arrived, 2)
@@ -410,7 +410,7 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 			}
 			for _, transfer := range all {
 				require.ErrorIs(n, transfer.Wait(n.ctx), ErrRejected)
-				require.ErrorContains(n, transfer.Err(), "MaxTransfers allows, 0")
+				require.ErrorContains(n, transfer.Err(), "the limit of 0 (stream.Config.MaxTransfers)")
 			}
 		}
 	})
@@ -452,8 +452,8 @@ func TestBadOptions(t *testing.T) {
 		for says, opt := range map[string]Option{
 			"Weight(0)":       Weight(0),
 			"Weight(1001)":    Weight(1001),
-			"Key of 129":      Key(string(make([]byte, 129))),
-			"Name of 256":     Name(string(make([]byte, 256))),
+			"Key has 129":     Key(string(make([]byte, 129))),
+			"Name has 256":    Name(string(make([]byte, 256))),
 			"Via(nil) names":  Via(nil),
 			"Lanes(-1)":       Lanes(-1),
 			"Lanes(33)":       Lanes(33),
@@ -483,7 +483,7 @@ func TestSizeThatNoHeaderHas(t *testing.T) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
 		_, err := save.Start(n.server.peer, strings.NewReader("short"), math.MaxInt64)
 		require.ErrorIs(n, err, ErrTooLarge)
-		require.ErrorContains(n, err, "9223372036854775807 bytes; a header can say 4611686018427387903")
+		require.ErrorContains(n, err, "has 9223372036854775807 bytes; the limit is 4611686018427387903")
 		transfer, err := save.Start(n.server.peer, strings.NewReader("short"), maxSize)
 		require.NoError(n, err)
 		require.ErrorIs(n, transfer.Wait(n.ctx), io.ErrUnexpectedEOF)
@@ -492,8 +492,8 @@ func TestSizeThatNoHeaderHas(t *testing.T) {
 }
 
 func TestNoPeer(t *testing.T) {
-	require.EqualError(t, save.Send(t.Context(), nil, bytes.NewReader(nil), 0), `stream: blob "save" is started to a nil *Peer`)
-	require.EqualError(t, items.Send(t.Context(), nil, nil), `stream: array "items" is started to a nil *Peer`)
+	require.EqualError(t, save.Send(t.Context(), nil, bytes.NewReader(nil), 0), `stream: Start of blob "save": peer is nil`)
+	require.EqualError(t, items.Send(t.Context(), nil, nil), `stream: Start of array "items": peer is nil`)
 }
 
 func TestBadDeclarations(t *testing.T) {
@@ -525,10 +525,10 @@ func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
 		name string
 		tags int
 	}{
-		"Name: it holds 25 bytes, its bound is 24":   {strings.Repeat("n", 25), 0},
-		"Tags: it holds 7 elements, its bound is 6":  {"", 7},
-		"Name: it is not valid UTF-8":                {"\xff", 0},
-		"it takes 13 bytes, the bound is 10 (MaxEle": {"nine here", 0},
+		"Name: it holds 25 bytes, its bound is 24":      {strings.Repeat("n", 25), 0},
+		"Tags: it holds 7 elements, its bound is 6":     {"", 7},
+		"Name: it is not valid UTF-8":                   {"\xff", 0},
+		"element has 13 bytes; the limit is 10 (MaxEle": {"nine here", 0},
 	} {
 		topic := items
 		if strings.Contains(want, "MaxEle") {

@@ -12,24 +12,23 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A window limits how much is in flight to a peer over lanes. A lane is an actor that
-// is reserved for bulk and has a reliable buffer of its own. The window holds the
-// peer's open lanes, which are shared by all transfers to the peer. It is only used on
-// the world's goroutine.
+// A window limits how much is in flight to a peer over lanes. A lane is an actor that is reserved
+// for bulk and has its own reliable buffer. The window holds the peer's open lanes, which all
+// transfers to the peer share. It is only used on the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // open lanes; bindPipes adds to it, and type lanes removes from it
+	lanes []*rpc.Actor  // open lanes; bindPipes adds them, and type lanes removes them
 	queue time.Duration // maximum time to send a lane's queued bytes; set by each tick
 
-	// On a server, the lanes that the client has released, but not fully acknowledged.
+	// On a server, the lanes that the client has released but not fully acknowledged.
 	parting []rpc.Channel
 
-	// Content on lanes counts against the world's stock (the memory for content on its way out)
-	// until it's acked.
+	// Content on lanes is charged to the world's stock, the memory for outgoing content, until it's
+	// acked.
 	stocked      *budget.StockAccount // the connection's share of the stock
 	unackedBytes int                  // size of entries in flight, as of the last update or send
-	pathFull     bool                 // the path has enough left to send; see update
+	pathFull     bool                 // most of the unacked content is still queued; see update
 
 	// For Stats.
 	peakEntries int // maximum number of entries outstanding on a lane so far
@@ -44,8 +43,8 @@ const laneBytes = 128 * bunch.EntryBytes
 // window, the same number again for the parts that wait behind a lost part, and one more.
 func (w *window) pathLanes() int {
 	s := extend.Stats(w.conn)
-	// Until much has been sent on the path, the congestion window is too low an estimate. The
-	// product of delivery rate and round trip may be a better one.
+	// Until much has been sent on the path, its congestion window underestimates what the path
+	// holds. The product of delivery rate and round trip may be a better estimate.
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
@@ -62,19 +61,19 @@ func (w *window) full(settings *Window) bool {
 	return true
 }
 
-// usable returns the lanes that a transfer may use. If its settings limit their number, usable
-// returns the first ones.
+// usable returns the lanes that a transfer may use, which are the first ones if its settings limit
+// their number.
 func (w *window) usable(settings *Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
 
-// grow opens lanes until there are n. It's only called on a server. The connection may run out
-// of channels first, since the game's actors need them too. In this case we make do with the
-// lanes that we have, and return an error only if there are none.
+// grow opens lanes until there are n. It's only called on a server. If the connection runs out of
+// channels first, which the game's actors need too, grow returns an error only if there is no lane
+// at all.
 func (w *window) grow(n int) error {
 	for count := len(w.lanes); count < min(n, maxLanes); count++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
-			// The lane's constructor ran before this, and has added the lane already.
+			// The lane's constructor, which bindPipes registers, has already added the lane.
 			clear(w.lanes[count:])
 			w.lanes = w.lanes[:count]
 			if count == 0 {
@@ -86,11 +85,11 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use right now, and the gate that
-// applies to each of them.
+// lanesFor returns the lanes that a transfer may currently use, and the gate that applies to each
+// of them.
 //
-// Content stays in the lanes' buffers until it's acked. While the world's stock is short, a
-// transfer therefore gets fewer lanes and a smaller share of each lane's buffer.
+// Content stays in the lanes' buffers until it's acked, so a transfer gets fewer lanes and a
+// smaller share of each lane's buffer while the world's stock is short.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes := w.usable(settings)
 	gate := Gate{Share: settings.Share, QueueTime: w.queue}
@@ -108,9 +107,8 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// update is called once per tick. It determines how many bytes are still unacked, returns the
-// acked bytes to the stock, and sets pathFull if at least half of the unacked bytes are still
-// waiting to be sent.
+// update is called once per tick. It determines how many bytes are unacked, returns the acked bytes
+// to the stock, and sets pathFull if at least half of the unacked bytes are still queued.
 func (w *window) update() {
 	w.pathFull = false
 	if w.unackedBytes == 0 {
@@ -127,8 +125,8 @@ func (w *window) update() {
 	w.pathFull = w.unackedBytes > 0 && 2*extend.Stats(w.conn).Queued >= w.unackedBytes
 }
 
-// sweepParting forgets the lanes released by the client that have no entries outstanding any
-// more. It returns the number of entries outstanding on the other released lanes.
+// sweepParting forgets the released lanes that have no more entries outstanding. It returns the
+// number of entries outstanding on the other released lanes.
 func (w *window) sweepParting() (entries int) {
 	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
 		out, _ := lane.Reliable()
@@ -138,7 +136,7 @@ func (w *window) sweepParting() (entries int) {
 	return entries
 }
 
-// addUnacked adds n to unackedBytes and to the charge of the stock. n is negative for bytes that
+// addUnacked adds n to unackedBytes and to what the stock is charged. n is negative for bytes that
 // have been acked.
 func (w *window) addUnacked(n int) {
 	w.unackedBytes += n
@@ -149,7 +147,7 @@ func (w *window) addUnacked(n int) {
 type laneRoute struct {
 	*window
 	settings *Window    // of the transfer
-	picked   *rpc.Actor // lane for the next send, set by prepare; nil if none accepts a part
+	picked   *rpc.Actor // lane for the next send; set by prepare; nil if none accepts a part
 }
 
 // prepare picks the lane for the next part. Among the lanes whose gate is open, it picks the one
@@ -174,8 +172,8 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	message := b.message(id)
 	entries := bunch.Entries(len(message) + rpcOverhead)
 
-	// An open gate lets an RPC of any size through, so make sure that this one can't
-	// overflow the lane's buffer.
+	// An open gate admits an RPC of any size, so check that this one can't overflow the lane's
+	// buffer.
 	_, slots := r.picked.Channel(r.conn).Reliable()
 	if err := (Gate{Share: r.settings.Share}).Check(slots, entries); err != nil {
 		return err
@@ -190,8 +188,7 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	return nil
 }
 
-// watch requests a tick for when one of the lanes that the transfer may use opens its gate
-// again.
+// watch requests a tick for when the gate of one of the transfer's lanes opens again.
 func (r *laneRoute) watch() {
 	lanes, gate := r.lanesFor(r.settings)
 	for _, lane := range lanes {

@@ -22,8 +22,8 @@ const (
 	maxSumBytes    = 64        // a digest by any algorithm, known or not; a SHA-512 fits
 
 	// maxLanes is the maximum number of lanes per connection. Half of the buffers of 32 lanes
-	// is 4.5 MB. That is about as much as the receive limit of 4 MiB and bunch's history of
-	// 4,096 packets allow in flight.
+	// is 4.5 MB, about as much as the receive limit of 4 MiB and bunch's history of 4,096 packets
+	// allow in flight.
 	maxLanes = 32
 )
 
@@ -31,9 +31,8 @@ const (
 	// earlyBytes is the number of bytes that may be sent before headers are answered, unless
 	// Config.MaxPending is lower. It's the bandwidth-delay product of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes is the part of earlyBytes that a transfer with a key may use. It's
-	// small, because the receiver may have the content already. Offering such content
-	// costs less than 8 KiB.
+	// earlyKeyedBytes is the part of earlyBytes that a transfer with a key may use. It's small
+	// because the receiver may already have the content, and offering it should cost little.
 	earlyKeyedBytes = 4 << 10
 )
 
@@ -41,7 +40,7 @@ const (
 // directions are independent.
 //
 // Parsing is strict: a length above its limit, an offset above 2^62, or bytes after the last
-// field are errors, after which rpc closes the connection.
+// field are errors, for which package rpc closes the connection.
 type (
 	// limits announces what this end accepts. It's the first message in each direction. A
 	// client sends it again to ask for lanes.
@@ -64,14 +63,14 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header. It says how much of the content the receiver has stored. The
-	// sender continues at byte offset. In an array, element index begins there.
+	// accept answers a header. It says how much of the content the receiver has stored, so that
+	// the sender continues at byte offset, where element index begins if it's an array.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		hasAll bool  // the receiver has stored all of it, so nothing needs to be sent
+		hasAll bool  // the receiver has stored all of the content, so nothing needs to be sent
 	}
 	// grant gives the sender credit. The sender may send content below limit, which never
 	// decreases.
@@ -87,9 +86,9 @@ type (
 		count int64 // elements
 		sum   []byte
 	}
-	// stop says why a transfer ends early. A stop from the sender is called Cancel, and the
-	// receiver answers it with Reject or Done. A stop from the receiver is called Reject. It's
-	// the last message about its id, whether or not it answers a Cancel.
+	// stop says why a transfer ends early. A stop from the sender is called Cancel, which the
+	// receiver answers with Reject or Done. A stop from the receiver is called Reject, and is the
+	// last message about its id, whether or not it answers a Cancel.
 	stop struct {
 		id     uint64
 		code   stopCode
@@ -110,12 +109,11 @@ func (h *header) progress(bytes, elements int64) int64 {
 	return bytes
 }
 
-// total returns Progress.Total if the header tells, and otherwise -1.
+// total returns Progress.Total, or -1 if the header doesn't contain it.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns the number of bytes that may be sent before the header is answered. For an
-// array with a key it's 0, because the first part must begin at the element that the answer
-// will name.
+// early returns the number of bytes that may be sent before the header is answered. It's 0 for an
+// array with a key, because the first part must begin at the element that the answer names.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -127,7 +125,7 @@ func (h *header) early() int64 {
 }
 
 // keyDigest returns the digest whose text is the key of a blob, or the zero Digest if the key
-// is something else. The key of an array never counts as the digest of its encoding.
+// isn't the text of a digest. The key of an array never counts as the digest of its encoding.
 func (h *header) keyDigest() Digest {
 	if h.kind != kindBlob {
 		return Digest{}
@@ -141,9 +139,7 @@ func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) 
 
 // describe names a function of the game that runs for the transfer, for rpc.Config.OnPanic and
 // the log.
-func (h *header) describe(what string) string {
-	return h.title() + ": " + what
-}
+func (h *header) describe(function string) string { return h.title() + ": " + function }
 
 // title returns String and, if the sender gave one, the transfer's name.
 func (h *header) title() string {
@@ -153,7 +149,7 @@ func (h *header) title() string {
 	return fmt.Sprintf("%v named %q", h, h.name)
 }
 
-// units returns what Progress counts, as a word for messages.
+// units names what Progress counts, for errors.
 func (h *header) units() string {
 	if h.kind == kindArray {
 		return "elements"
@@ -161,13 +157,13 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// writerCalls names the functions of the game that the receiver's writer calls. It's used in
-// the error after one of them has panicked, because we can't tell which.
-func (h *header) writerCalls() string {
+// writerCallbacks names the functions of the game that the receiver's writer calls, for the error
+// after one of them panicked. It can't tell which.
+func (h *header) writerCallbacks() string {
 	if h.kind == kindArray {
-		return "the Store, or an element's decoding"
+		return "Store, or decoding of an element"
 	}
-	return "the Store"
+	return "Store"
 }
 
 // A stopCode says in a stop message why the transfer ended early. See stopKinds.
@@ -198,9 +194,10 @@ func (k kind) String() string {
 }
 
 // errMalformed is wrapped by the errors for messages that can't be parsed.
-var errMalformed = errors.New("stream: malformed message")
+var errMalformed = errors.New("malformed message")
 
-// AppendBinary implements encoding.BinaryAppender, as do the AppendBinary methods below.
+// AppendBinary implements encoding.BinaryAppender, as do the AppendBinary methods below. They
+// never fail.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
@@ -251,7 +248,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 	h.key = p.text(maxKeyBytes)
 	h.hash = Algorithm(p.Byte())
 	if h.hash == 0 || h.hash == NoDigest && h.key != "" { // stored content needs a digest
-		p.Fail(fmt.Errorf("algorithm %d for a key of %d bytes", h.hash, len(h.key)))
+		p.Fail(fmt.Errorf("invalid algorithm %d with a key of %d bytes", h.hash, len(h.key)))
 	}
 	h.parts = p.Byte()
 	h.size = -1
@@ -262,7 +259,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 	case kindBlob:
 		h.size = p.offset() - 1
 	default:
-		p.Fail(fmt.Errorf("kind %d does not exist", h.kind))
+		p.Fail(fmt.Errorf("unknown kind %d", h.kind))
 	}
 	return p.end("header")
 }
@@ -326,7 +323,7 @@ func (m *stop) UnmarshalBinary(b []byte) error {
 	m.id = p.id()
 	m.code = stopCode(p.Byte())
 	if m.code == 0 || m.code >= stopCodes {
-		p.Fail(fmt.Errorf("code %d does not exist", m.code))
+		p.Fail(fmt.Errorf("unknown code %d", m.code))
 	}
 	m.reason = p.text(maxReasonBytes)
 	return p.end("stop")
@@ -342,9 +339,8 @@ func (m *done) UnmarshalBinary(b []byte) error {
 
 // # Parsing
 
-// A parser reads the fields of a message. It adds methods to wire.Reader for the fields that
-// these messages have in common. Like wire.Reader, it keeps the first error until end is
-// called.
+// A parser reads the fields of a message. It adds methods for the fields that these messages have
+// in common to those of wire.Reader. Like wire.Reader, it keeps the first error for end to return.
 type parser struct{ wire.Reader }
 
 func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
@@ -359,7 +355,8 @@ func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 // text reads a length of at most limit, followed by a string of that many bytes.
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
-// end returns an error if a field was malformed or if bytes are left over.
+// end returns an error if a field was malformed or if bytes are left over. message names the
+// message.
 func (p *parser) end(message string) error {
 	if err := p.End(); err != nil {
 		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)

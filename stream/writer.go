@@ -11,29 +11,29 @@ import (
 // A writer is the goroutine that carries an incoming transfer from the network to the
 // application.
 //
-// If the store already has some of the content, the writer delivers it first, so that an
+// If the store already has some of the content, the writer delivers that first, so that the
 // application can't tell a resumed transfer from a new one. It then takes the arriving blocks
 // in order, and hashes, stores, decodes and delivers each of them. Any of these steps may have
-// to wait for a disk or for the application, so they don't run on the world's goroutine.
+// to wait for a disk or for the application, so they can't run on the world's goroutine.
 type writer struct {
 	in      *incoming
 	decoded int64 // elements of an array decoded so far
 
 	// The last piece of the stored content, or nil. It may be the end of the whole content, so
-	// we don't deliver it until more content has arrived or the digest is verified.
+	// it isn't delivered until more content has arrived or the digest has been verified.
 	held *piece
 }
 
 // run is the body of the goroutine.
 func (w *writer) run() {
-	w.in.guard(w.in.header.writerCalls(), func() {
+	w.in.guard(w.in.header.writerCallbacks(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {
 			w.in.finish(err)
 		}
 	})
 	w.takeHeld()
 
-	// If another transfer has taken over the part in the meantime, the entry is no longer ours.
+	// Another transfer may have taken over the part. The entry is then no longer ours.
 	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
@@ -43,7 +43,7 @@ func (w *writer) run() {
 // transfer can resume.
 func (w *writer) receive() error {
 	to, err := w.prepare()
-	if err != nil || to == nil {
+	if err != nil || to == nil { // failed, or delivered from the store
 		return err
 	}
 
@@ -63,16 +63,16 @@ func (w *writer) receive() error {
 	return closedWith(err, to.Close())
 }
 
-// receiveBlocks delivers blocks as they arrive. It withholds the last block until the digest is
-// verified. Otherwise, an application that knows how much to read could have all of the content
-// before we notice that it's wrong.
+// receiveBlocks delivers blocks as they arrive. It withholds the last block until the digest has
+// been verified, because an application that knows how much to read could otherwise have all of
+// the content before we find out that it's wrong.
 func (w *writer) receiveBlocks(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if b == nil { // the last block was delivered, since we couldn't tell that it was the last
+		if b == nil { // we couldn't tell that the previous block was the last, and delivered it
 			return w.conclude(to, nil)
 		}
 
@@ -92,15 +92,15 @@ func (w *writer) receiveBlocks(to *body) error {
 	}
 }
 
-// conclude waits for the sender's end message and verifies the digest. Only then does it
-// deliver the content that was withheld: the held piece and the last block, which may be nil.
+// conclude waits for the sender's end message, verifies the digest, and then delivers the content
+// that was withheld until then: the held piece and the last block, which may be nil.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitEnd()
 	if err != nil {
 		return err
 	}
 	if last != nil && last.end() != tail.size {
-		return fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, tail.size, last.end())
+		return fmt.Errorf("%w: sender hashed %d bytes, but %d arrived", ErrDigest, tail.size, last.end())
 	}
 	if err := to.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
@@ -117,8 +117,7 @@ func (w *writer) conclude(to *body, last *block) error {
 	return nil
 }
 
-// hold withholds a piece until deliverHeld is called. Until then, its memory is charged to
-// the peer's account.
+// hold withholds a piece, and charges its memory to the peer's account, until takeHeld is called.
 func (w *writer) hold(p piece) {
 	w.held = &p
 	w.in.peer.account.MustBorrow(p.cost)
@@ -143,13 +142,12 @@ func (w *writer) deliverHeld() error {
 	return nil
 }
 
-// deliver hands a block to the application: as it is if it belongs to a blob, and decoded into
-// elements if it belongs to an array.
+// deliver passes a block to the application. A block of an array is decoded into elements first.
 func (w *writer) deliver(b *block) error {
 	p := piece{block: b, bytes: int64(b.size()), units: int64(b.size()), cost: b.cost()}
 	if w.in.header.kind == kindBlob {
 		if b.index != 0 || b.count != 0 {
-			return errors.New("a part of a blob has elements")
+			return fmt.Errorf("part of a blob has %d elements from index %d; both must be 0", b.count, b.index)
 		}
 		return w.in.delivery.add(p)
 	}
@@ -157,7 +155,7 @@ func (w *writer) deliver(b *block) error {
 		return err
 	}
 
-	// The elements are copies, and each batch is charged on its own, so the block can be freed.
+	// The elements are copies, and each batch is charged separately, so the block can be freed.
 	b.Free()
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
@@ -170,7 +168,8 @@ func (w *writer) deliver(b *block) error {
 func (w *writer) deliverElements(b *block) error {
 	rest, last := b.payload(), b.index+int64(b.count)
 	if b.index != w.decoded || last > w.in.header.count {
-		return fmt.Errorf("elements %d to %d follow element %d of %d", b.index, last-1, w.decoded-1, w.in.header.count)
+		return fmt.Errorf("part has %d elements from index %d; at most %d from index %d are expected",
+			b.count, b.index, w.in.header.count-w.decoded, w.decoded)
 	}
 	for w.decoded < last {
 		p, err := w.in.decode(rest, int(last-w.decoded))
@@ -184,14 +183,14 @@ func (w *writer) deliverElements(b *block) error {
 		}
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%d bytes left over behind element %d", len(rest), last)
+		return fmt.Errorf("part has %d bytes left over after its %d elements", len(rest), b.count)
 	}
 	return nil
 }
 
 // prepare looks for the content in the store. If all of it is there, prepare delivers it and
-// returns nil. Otherwise it returns the body that the arriving content is written to. If the
-// transfer has to do without the store, that body only hashes the content.
+// returns nil. Otherwise it returns the body to which the arriving content is written. If the
+// transfer has to continue without the store, that body only hashes the content.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	to := &body{
@@ -208,7 +207,7 @@ func (w *writer) prepare() (*body, error) {
 	case stored:
 		return nil, err
 	case errors.Is(err, errNamedBlob):
-		to.unstored() // if we stored the array, it would replace the blob in the end
+		to.unstored() // storing the array would eventually replace the blob
 		return to, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
@@ -217,7 +216,7 @@ func (w *writer) prepare() (*body, error) {
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		to.unstored() // we can still receive it, but not resume it later
+		to.unstored() // the content can still be received, but not resumed later
 		return to, nil
 	case err != nil:
 		return nil, storeError(err)
@@ -226,9 +225,8 @@ func (w *writer) prepare() (*body, error) {
 	return to, nil
 }
 
-// match checks whether stored content can be what the sender announces, and returns the
-// number of elements in it. If it can't be, match returns fs.ErrNotExist, as if nothing were
-// stored, or errNamedBlob.
+// match returns the number of elements in stored content if the content can be what the sender
+// announced. Otherwise it returns fs.ErrNotExist, as if nothing were stored, or errNamedBlob.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.keyDigest(), c.Digest()
 	switch {
@@ -241,7 +239,7 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	}
 
 	// The content of an array must also decode into the number of elements that the sender
-	// announces.
+	// announced.
 	whole, elements, err := w.scan(c, c.Size())
 	matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count)
 	switch {
@@ -253,27 +251,27 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that the key of an array is the digest of a stored blob, as text. We can't
-// know whether the array's encoding has that digest too, so the array must not replace the
-// blob.
-var errNamedBlob = errors.New("stream: the content that the key names is stored")
+// errNamedBlob means that the key of an array is the text of a stored blob's digest. We can't
+// know whether the array's encoding has that digest too, so the array must not replace the blob.
+var errNamedBlob = errors.New("stream: key of the array is the digest of a stored blob")
 
 const (
-	// busyPause is the pause before openPart tries again to open a part that another
-	// transfer is writing.
+	// busyPause is how long openPart waits before it tries again to open a part that another
+	// transfer is writing. Any fraction of a second would do.
 	busyPause = 250 * time.Millisecond
-	// After busyPauses pauses (3 s), openPart gives up.
+	// busyPauses is the number of pauses, 3 s in total, after which openPart gives up.
 	busyPauses = 12
-	// If the other transfer's connection receives nothing for stalledPauses pauses (1 s), we
-	// consider the connection dead. Its idle timeout would take longer.
+	// stalledPauses is the number of consecutive pauses, 1 s in total, in which the other
+	// transfer's connection must receive nothing before we consider it dead. Waiting for its idle
+	// timeout would take longer.
 	stalledPauses = 4
 )
 
 // openPart opens the part that the transfer will write.
 //
-// When a peer loses its connection and reconnects at once, the transfer of the lost connection
-// may still be writing the part. If that connection is dead, openPart ends its transfer and
-// takes over the part.
+// When a peer loses its connection and reconnects immediately, the transfer of the lost
+// connection may still be writing the part. If that connection is dead, openPart ends its
+// transfer and takes over the part.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder partHolder
 	for pauses := 0; ; pauses++ {
@@ -299,17 +297,17 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
-// A partHolder watches the transfer that writes the part we want, from one pause of openPart
+// A partHolder watches the transfer that is writing the part that openPart wants, from one pause
 // to the next.
 type partHolder struct {
-	transfer *incoming // nil until one was seen
+	transfer *incoming // nil until observe has seen one
 	received uint64    // bytes received on its connection by the last pause
 	stalled  int       // consecutive pauses in which received stayed the same
 }
 
-// observe is called once per pause. transfer is the one that writes the part that p wants, or
-// nil. observe reports whether the transfer's connection has been silent for stalledPauses
-// pauses and is therefore considered dead.
+// observe is called once per pause with the transfer that is writing the part that p wants, or
+// nil. It reports whether that transfer's connection has been silent for stalledPauses pauses
+// and is therefore considered dead.
 func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 	received, conclusive := transfer.bytesReceived(p)
 	if !conclusive {
@@ -317,7 +315,7 @@ func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 		return false
 	}
 	if transfer != h.transfer || received != h.received {
-		// Either another transfer writes the part now, or the transfer's connection is alive.
+		// Either another transfer is writing the part now, or the connection is alive.
 		*h = partHolder{transfer: transfer, received: received}
 		return false
 	}
@@ -325,9 +323,9 @@ func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
 	return h.stalled == stalledPauses
 }
 
-// errTakenOver ends a transfer if another connection of the same peer continues to write its
-// part.
-var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
+// errTakenOver ends a transfer whose part is now written by another connection of the same peer.
+var errTakenOver = fmt.Errorf("nothing received on its connection for %v; another connection resumes the content",
+	stalledPauses*busyPause)
 
 // resume tells the sender how much of the content is stored, and delivers the stored content.
 func (w *writer) resume(to *body) error {
@@ -347,10 +345,10 @@ func (w *writer) resume(to *body) error {
 // replayContent delivers the complete content that is stored under a key. stored is false if
 // there is none.
 //
-// Content that no longer matches its digest is removed. It must have been damaged in the store,
-// because no sender can cause this. Content that can't be what the sender announces counts as
-// missing, but isn't removed, or a sender could delete content by lying about it. If the sender
-// is honest, its own content will replace the stored content once it's verified.
+// Content that no longer matches its digest is removed, because it must have been damaged in the
+// store: no sender can cause this. Content that can't be what the sender announced counts as
+// missing. It isn't removed, because a sender could then delete content by lying about it. If the
+// sender is honest, its own content will replace the stored content once it has been verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -370,12 +368,12 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	size := content.Size()
 	w.in.answer.resume(accept{offset: size, index: elements, hasAll: true})
 
-	// Hash it again, because a disk may have damaged it since it was stored.
+	// Hash the content again, because the disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.keyDigest())
 	if err := w.replay(content, size, digest); err != nil {
 		return true, err
 	}
-	if err := digest.check(content.Digest(), "as which it was stored"); err != nil {
+	if err := digest.check(content.Digest(), "stored with the content"); err != nil {
 		damaged = true
 		return true, err
 	}
@@ -386,7 +384,7 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, no faster than the application consumes
+// replay hashes and delivers the first size bytes of r, no faster than the application consumes
 // them. It withholds the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
@@ -407,7 +405,7 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 }
 
 // scan determines how much of the first size bytes of r a resumed transfer can use: all bytes
-// of a blob, but only the complete elements of an array. It stops when the transfer ends.
+// of a blob, but only the complete elements of an array. It returns early if the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -421,12 +419,12 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
-// inTurn runs fn, which reads or hashes a piece of stored content, when it is this transfer's
-// turn. It returns an error without running fn if the transfer ends first.
+// inTurn waits for this transfer's turn and then runs fn, which reads or hashes a piece of stored
+// content. If the transfer ends first, inTurn returns an error without running fn.
 //
-// The number of these functions that run at once is at most half the number of processors. A
-// header of a few bytes is enough to make us read a lot of stored content, and this must not
-// delay play (the game's own traffic).
+// At most half as many of these functions run at once as there are processors, because a header of
+// a few bytes is enough to make us read a lot of stored content, and this must not delay play (the
+// game's own traffic).
 func (w *writer) inTurn(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -447,14 +445,14 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
-		// Fill up the buffer, which may begin with part of an element, and decode the
-		// complete elements in it.
+		// The buffer may begin with the rest of the previous read, which ended within an element.
+		// Fill it up and decode the complete elements in it.
 		err := w.inTurn(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
 			}
 			buf = buf[:len(buf)+int(n)]
-			p, _ = w.in.decode(buf, -1) // an error only means that fewer elements are complete
+			p, _ = w.in.decode(buf, -1) // after an error, p has the elements before it
 			return nil
 		})
 		if err != nil || p.units == 0 {
@@ -470,7 +468,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	return nil
 }
 
-// walkBlob is walk for a blob. All pieces but the last have the size of a full part.
+// walkBlob is like walk, for a blob. All pieces but the last have the size of a full part.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
 		b := newPageBlock(partBytes)
