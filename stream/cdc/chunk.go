@@ -32,7 +32,7 @@ func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *Digest) UnmarshalText(text []byte) error {
 	if len(text) != d.MaxEncodedSize() {
-		return fmt.Errorf("cdc: a digest of %d characters; one has %d hex digits", len(text), d.MaxEncodedSize())
+		return fmt.Errorf("cdc: digest has %d characters; it must have %d hex digits", len(text), d.MaxEncodedSize())
 	}
 	_, err := hex.Decode(d[:], text)
 	return err

@@ -87,7 +87,7 @@ func worthTrying(buffer *[]byte, chunk []byte) bool {
 // or buffer while it uses the result. Unpack is safe for concurrent use with different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
-		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
+		return nil, fmt.Errorf("%w %v: %d packed bytes for %d bytes; the limits are %d and %d", ErrChunk, c.Digest, len(packed), c.Size, MaxPacked, MaxChunk)
 	}
 	size := int(c.Size)
 	data, err := unpack(buffer, packed, size)
@@ -95,7 +95,7 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w %v: %w", ErrChunk, c.Digest, err)
 	case len(data) != size || Sum(data) != c.Digest:
-		return nil, fmt.Errorf("%w %v: it has other bytes", ErrChunk, c.Digest)
+		return nil, fmt.Errorf("%w %v: content does not match", ErrChunk, c.Digest)
 	}
 	return data, nil
 }
@@ -127,5 +127,5 @@ func unpack(buffer, packed []byte, size int) ([]byte, error) {
 	case packedZstd:
 		return decoder.DecodeAll(body, slices.Grow(buffer[:0], size)[:0:size])
 	}
-	return nil, fmt.Errorf("packed in way %d, which this program does not know", packed[0])
+	return nil, fmt.Errorf("unknown packing %d", packed[0])
 }

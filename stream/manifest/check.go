@@ -40,7 +40,7 @@ func (c *checker) checkEntry(e *Entry) error {
 	case File:
 		return c.checkChunks(e)
 	}
-	return fmt.Errorf("kind %d is unknown", e.Kind)
+	return fmt.Errorf("unknown kind %d", e.Kind)
 }
 
 // checkPlace checks the path of e. The path must sort after the previous one, and lie in a folder
@@ -54,7 +54,7 @@ func (c *checker) checkPlace(e *Entry) error {
 		return err
 	}
 	if comparePaths(c.previous, e.Path) >= 0 && c.previous != Root {
-		return fmt.Errorf("it stands behind %.100q", c.previous)
+		return fmt.Errorf("entry is out of order after %.100q", c.previous)
 	}
 
 	// Leave the folders that the walk is done with.
@@ -63,7 +63,7 @@ func (c *checker) checkPlace(e *Entry) error {
 		c.dirs = c.dirs[:len(c.dirs)-1]
 	}
 	if len(c.dirs) == 0 {
-		return fmt.Errorf("%.100q, which it is in, is no folder", parent)
+		return fmt.Errorf("parent %.100q is not a folder", parent)
 	}
 	c.previous = e.Path
 	return nil
@@ -74,20 +74,20 @@ func (c *checker) checkChunks(e *Entry) error {
 	var size int64
 	for _, chunk := range e.Chunks {
 		if chunk.Size == 0 || chunk.Size > cdc.MaxChunk {
-			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, cdc.MaxChunk)
+			return fmt.Errorf("chunk has %d bytes; it must have 1 to %d", chunk.Size, cdc.MaxChunk)
 		}
 		if known, ok := c.chunkSizes[chunk.Digest]; ok && known != chunk.Size {
-			return fmt.Errorf("chunk %v of %d bytes and of %d", chunk.Digest, known, chunk.Size)
+			return fmt.Errorf("chunk %v has %d bytes in one file and %d in another", chunk.Digest, known, chunk.Size)
 		}
 		c.chunkSizes[chunk.Digest] = chunk.Size
 		size += int64(chunk.Size)
 	}
 	if size != e.Size {
-		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
+		return fmt.Errorf("file has %d bytes, but its chunks have %d", e.Size, size)
 	}
 	c.bytes += size
 	if c.maxBytes > 0 && c.bytes > c.maxBytes {
-		return fmt.Errorf("more bytes than the limit of %d", c.maxBytes)
+		return fmt.Errorf("content exceeds the limit of %d bytes", c.maxBytes)
 	}
 	return nil
 }
@@ -97,13 +97,13 @@ func (c *checker) checkChunks(e *Entry) error {
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
-		return fmt.Errorf("a path of %d bytes, the limit is %d", len(p), MaxPath)
+		return fmt.Errorf("path has %d bytes; the limit is %d", len(p), MaxPath)
 	case !utf8.ValidString(p):
-		return errors.New("the path is not UTF-8")
+		return errors.New("path is not valid UTF-8")
 	case p == Root, !fs.ValidPath(p):
-		return errors.New("the path is not clean and relative, with slashes")
+		return errors.New("path is not a clean relative path with slashes")
 	case strings.ContainsRune(p, 0):
-		return errors.New("the path has a NUL")
+		return errors.New("path contains a NUL")
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func CheckPath(p string) error {
 // whoever creates it.
 func checkTarget(target string) error {
 	if target == "" || len(target) > MaxPath || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
-		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL",
+		return fmt.Errorf("link target of %d bytes is invalid: it must be 1 to %d bytes of UTF-8 without a NUL",
 			len(target), MaxPath)
 	}
 	return nil

@@ -44,7 +44,7 @@ func Example() {
 	// lacks chunk 1 of 7 bytes
 	// lacks chunk 2 of 8 bytes
 	// 3 files of 23 bytes true
-	// bad manifest: entry 4, "../xyz": the path is not clean and relative, with slashes
+	// bad manifest: entry 4, "../xyz": path is not a clean relative path with slashes
 }
 
 // scan walks a folder: in the order that a manifest has.

@@ -145,10 +145,10 @@ var ErrManifest = errors.New("bad manifest")
 func (m *Manifest) Check(maxBytes int64) error {
 	c := checker{maxBytes: maxBytes, chunkSizes: make(map[cdc.Digest]uint32, m.chunkRefs())}
 	if len(m.Entries) > MaxEntries {
-		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), MaxEntries)
+		return fmt.Errorf("%w: %d entries; the limit is %d", ErrManifest, len(m.Entries), MaxEntries)
 	}
 	if len(m.Entries) == 0 || m.Entries[0].Path != Root || m.Entries[0].Kind == Link {
-		return fmt.Errorf("%w: it does not begin with its root, a file or a folder", ErrManifest)
+		return fmt.Errorf("%w: first entry is not the root, which must be a file or a folder", ErrManifest)
 	}
 	for i := range m.Entries {
 		if err := c.checkEntry(&m.Entries[i]); err != nil {
@@ -237,20 +237,20 @@ func appendEntry(b []byte, e *Entry) []byte {
 func Parse(b []byte, maxBytes int64) (*Manifest, error) {
 	r := wire.Reader{Left: b}
 	if version := r.Byte(); r.Err == nil && version != wireVersion {
-		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
+		return nil, fmt.Errorf("%w: version %d is not supported; the supported version is %d", ErrManifest, version, wireVersion)
 	}
 	m := &Manifest{Entries: make([]Entry, r.Count(MaxEntries, minEntry))}
 	for i := range m.Entries {
 		parseEntry(&r, &m.Entries[i])
 	}
 	if r.Err != nil {
-		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, r.Err)
+		return nil, fmt.Errorf("%w: truncated or malformed: %w", ErrManifest, r.Err)
 	}
 
 	// A manifest must have only one encoding, because its digest names it. This check also finds
 	// numbers that are not in their shortest form.
 	if !bytes.Equal(m.Append(nil), b) {
-		return nil, fmt.Errorf("%w: it is not in its one form, or there is something behind it", ErrManifest)
+		return nil, fmt.Errorf("%w: encoding is not canonical, or is followed by other data", ErrManifest)
 	}
 	if err := m.Check(maxBytes); err != nil {
 		return nil, err

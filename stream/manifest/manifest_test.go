@@ -48,7 +48,7 @@ func TestRoundTrip(t *testing.T) {
 				require.ErrorIs(t, err, ErrManifest, "%d of %d bytes", i, len(b))
 			}
 			_, err = Parse(append(b, 0), 0)
-			require.ErrorContains(t, err, "or there is something behind it")
+			require.ErrorContains(t, err, "or is followed by other data")
 		})
 	}
 }
@@ -111,31 +111,31 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		change func(m *Manifest)
 		want   string
 	}{
-		"empty":           {func(m *Manifest) { m.Entries = nil }, "does not begin with its root"},
-		"no root":         {func(m *Manifest) { m.Entries = m.Entries[1:] }, "does not begin with its root"},
-		"root a link":     {func(m *Manifest) { m.Entries[0] = Entry{Path: ".", Kind: Link, Target: "x"} }, "does not begin with its root"},
-		"root twice":      {func(m *Manifest) { m.Entries[1] = m.Entries[0] }, "not clean"},
-		"root a file":     {func(m *Manifest) { m.Entries[0].Kind = File }, `entry 1, "a": ".", which it is in, is no folder`},
-		"up":              {func(m *Manifest) { m.Entries[5].Path = "../x" }, "not clean"},
-		"up inside":       {func(m *Manifest) { m.Entries[3].Path = "a/../x" }, "not clean"},
-		"absolute":        {func(m *Manifest) { m.Entries[5].Path = "/etc/passwd" }, "not clean"},
-		"empty element":   {func(m *Manifest) { m.Entries[3].Path = "a//z" }, "not clean"},
-		"no UTF-8":        {func(m *Manifest) { m.Entries[5].Path = "\xff" }, "not UTF-8"},
+		"empty":           {func(m *Manifest) { m.Entries = nil }, "first entry is not the root"},
+		"no root":         {func(m *Manifest) { m.Entries = m.Entries[1:] }, "first entry is not the root"},
+		"root a link":     {func(m *Manifest) { m.Entries[0] = Entry{Path: ".", Kind: Link, Target: "x"} }, "first entry is not the root"},
+		"root twice":      {func(m *Manifest) { m.Entries[1] = m.Entries[0] }, "not a clean"},
+		"root a file":     {func(m *Manifest) { m.Entries[0].Kind = File }, `entry 1, "a": parent "." is not a folder`},
+		"up":              {func(m *Manifest) { m.Entries[5].Path = "../x" }, "not a clean"},
+		"up inside":       {func(m *Manifest) { m.Entries[3].Path = "a/../x" }, "not a clean"},
+		"absolute":        {func(m *Manifest) { m.Entries[5].Path = "/etc/passwd" }, "not a clean"},
+		"empty element":   {func(m *Manifest) { m.Entries[3].Path = "a//z" }, "not a clean"},
+		"no UTF-8":        {func(m *Manifest) { m.Entries[5].Path = "\xff" }, "not valid UTF-8"},
 		"NUL":             {func(m *Manifest) { m.Entries[5].Path = "x\x00" }, "NUL"},
 		"long":            {func(m *Manifest) { m.Entries[5].Path = strings.Repeat("x", MaxPath+1) }, "4097 bytes"},
-		"twice":           {func(m *Manifest) { m.Entries[3].Path = "a/empty" }, "stands behind"},
-		"unsorted":        {func(m *Manifest) { m.Entries[2], m.Entries[3] = m.Entries[3], m.Entries[2] }, "stands behind"},
-		"no parent":       {func(m *Manifest) { m.Entries[4].Path = "b/c" }, `"b", which it is in, is no folder`},
-		"in a file":       {func(m *Manifest) { m.Entries[3].Path = "a/empty/z" }, `"a/empty", which it is in, is no folder`},
-		"in a link":       {func(m *Manifest) { m.Entries[5].Path = "a-b/c" }, `"a-b", which it is in, is no folder`},
+		"twice":           {func(m *Manifest) { m.Entries[3].Path = "a/empty" }, "out of order after"},
+		"unsorted":        {func(m *Manifest) { m.Entries[2], m.Entries[3] = m.Entries[3], m.Entries[2] }, "out of order after"},
+		"no parent":       {func(m *Manifest) { m.Entries[4].Path = "b/c" }, `parent "b" is not a folder`},
+		"in a file":       {func(m *Manifest) { m.Entries[3].Path = "a/empty/z" }, `parent "a/empty" is not a folder`},
+		"in a link":       {func(m *Manifest) { m.Entries[5].Path = "a-b/c" }, `parent "a-b" is not a folder`},
 		"setuid":          {func(m *Manifest) { m.Entries[2].Mode |= os.ModeSetuid }, "more than permission bits"},
-		"unknown kind":    {func(m *Manifest) { m.Entries[2].Kind = 9 }, "kind 9 is unknown"},
+		"unknown kind":    {func(m *Manifest) { m.Entries[2].Kind = 9 }, "unknown kind 9"},
 		"link to nothing": {func(m *Manifest) { m.Entries[4].Target = "" }, "target of 0 bytes"},
 		"target with NUL": {func(m *Manifest) { m.Entries[4].Target = "x\x00y" }, "target of 3 bytes"},
-		"wrong size":      {func(m *Manifest) { m.Entries[5].Size = 11 }, "11 bytes, its chunks have 10"},
-		"empty chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = 0 }, "a chunk of 0 bytes"},
-		"two sizes":       {func(m *Manifest) { m.Entries[5].Chunks[0].Digest = chunk(20).Digest }, "of 20 bytes and of 10"},
-		"large chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = cdc.MaxChunk + 1 }, "a chunk of 524289 bytes"},
+		"wrong size":      {func(m *Manifest) { m.Entries[5].Size = 11 }, "file has 11 bytes, but its chunks have 10"},
+		"empty chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = 0 }, "chunk has 0 bytes"},
+		"two sizes":       {func(m *Manifest) { m.Entries[5].Chunks[0].Digest = chunk(20).Digest }, "has 20 bytes in one file and 10 in another"},
+		"large chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = cdc.MaxChunk + 1 }, "chunk has 524289 bytes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestLimits(t *testing.T) {
 	_, err := Parse(binary.AppendUvarint([]byte{wireVersion}, MaxEntries+1), 0)
 	require.ErrorContains(t, err, "above the limit of 1048576")
 
-	const tooLarge = "more bytes than the limit of 39"
+	const tooLarge = "content exceeds the limit of 39 bytes"
 	require.ErrorContains(t, sample().Check(39), tooLarge)
 	m, err := Parse(sample().Append(nil), 39)
 	require.ErrorContains(t, err, tooLarge)

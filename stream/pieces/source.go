@@ -82,7 +82,7 @@ func (s *source) fill(index int) (err error) {
 		return fmt.Errorf("pieces: piece %d: %w", index, err)
 	}
 	if len(piece) > s.MaxPiece {
-		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
+		return fmt.Errorf("pieces: piece %d has %d bytes; the limit is %d (MaxPiece)", index, len(piece), s.MaxPiece)
 	}
 
 	// If the buffer was too small, appendPiece has allocated another one. Enlarge ours, so that

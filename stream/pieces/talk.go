@@ -25,7 +25,7 @@ const (
 
 // ErrViolation means that the other side broke the protocol: it sent more bytes than allowed, or
 // named pieces that do not exist.
-var ErrViolation = errors.New("pieces: the other side breaks the protocol")
+var ErrViolation = errors.New("pieces: protocol violation by the other side")
 
 // A Talk is one end of an exchange of pieces. Set its fields before the first method call.
 //
@@ -85,7 +85,7 @@ func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream
 		return nil, err
 	}
 	if size := in.Size(); size < 0 || size > int64(maxBytes) {
-		err = fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrViolation, blob, size, maxBytes)
+		err = fmt.Errorf("%w: %s has %d bytes; the limit is %d", ErrViolation, blob, size, maxBytes)
 		in.Reject(err)
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func checkAscending(indices []int) error {
 	last := -1
 	for _, i := range indices {
 		if i <= last {
-			return fmt.Errorf("pieces: indices do not ascend: %d behind %d", i, last)
+			return fmt.Errorf("pieces: indices do not ascend: %d follows %d", i, last)
 		}
 		last = i
 	}
@@ -210,7 +210,7 @@ func checkAscending(indices []int) error {
 
 // errNotTaken is what we tell the sender if we fail. Our own errors may contain the names of
 // files, which the sender must not see.
-var errNotTaken = errors.New("the receiver could not take a piece")
+var errNotTaken = errors.New("receiver could not handle a piece")
 
 // receiveAll receives the pieces in lacks.
 func (t *Talk) receiveAll(
@@ -234,7 +234,7 @@ func (t *Talk) receiveAll(
 	_, err := io.ReadFull(in, beyond[:])
 	switch err {
 	case nil:
-		return fmt.Errorf("%w: more bytes than the %d pieces have", ErrViolation, len(lacks))
+		return fmt.Errorf("%w: more data after the last of %d pieces", ErrViolation, len(lacks))
 	case io.EOF:
 		return nil
 	}
@@ -250,7 +250,7 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 	}
 	n := binary.LittleEndian.Uint32(size[:])
 	if int64(n) > int64(t.MaxPiece) {
-		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.MaxPiece)
+		return nil, nil, fmt.Errorf("%w: piece has %d bytes; the limit is %d (MaxPiece)", ErrViolation, n, t.MaxPiece)
 	}
 	b, err := t.takeBuffer(ctx, &receivedBuffers, int(n))
 	if err != nil {
@@ -264,7 +264,7 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 }
 
 // errShort is what Fetch returns if the other side's Send has failed.
-var errShort = fmt.Errorf("pieces: the sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
+var errShort = fmt.Errorf("pieces: sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
 
 // readWhole fills b from r. It returns errShort if r ends first.
 func readWhole(r io.Reader, b []byte) error {
@@ -321,7 +321,7 @@ func fromBitmap(b []byte, count int) (indices []int, err error) {
 			continue
 		}
 		if i >= count {
-			return nil, fmt.Errorf("%w: piece %d of %d is lacking", ErrViolation, i, count)
+			return nil, fmt.Errorf("%w: index %d is out of range for %d pieces", ErrViolation, i, count)
 		}
 		indices = append(indices, i)
 	}

@@ -178,7 +178,7 @@ func TestManifestsAndBitmapsHaveLimits(t *testing.T) {
 		return talk.SendBlob(ctx, lacksBlob, make([]byte, 14)) // of a hundred pieces it has 13
 	})
 	require.ErrorIs(t, sent, ErrViolation)
-	require.ErrorContains(t, sent, "lacks of 14 bytes, the limit is 13: Offer's count is 100", "the count may be the mistake")
+	require.ErrorContains(t, sent, "lacks has 14 bytes; the limit is 13: Offer's count is 100", "the count may be the mistake")
 }
 
 func TestBitmap(t *testing.T) {
@@ -326,7 +326,7 @@ func TestPiecesBeyondMaxPieceAreNotSent(t *testing.T) {
 		}
 		return talk.Send(ctx, lacks, func(buffer []byte, _ int) ([]byte, error) { return append(buffer, make([]byte, most+1)...), nil })
 	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 7) })
-	require.ErrorContains(t, sent, "piece 7 has 1001 bytes, MaxPiece is 1000")
+	require.ErrorContains(t, sent, "piece 7 has 1001 bytes; the limit is 1000 (MaxPiece)")
 	require.NotErrorIs(t, sent, ErrViolation)
 	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
 }
@@ -442,7 +442,7 @@ func TestSendBeyondMaxBytes(t *testing.T) {
 	sent, received := betweenWith(t, stream.Config{MaxBytes: 1 << 20}, send, fetch)
 	for _, err := range []error{sent, received} {
 		require.ErrorIs(t, err, stream.ErrTooLarge)
-		require.ErrorContains(t, err, "stream.Config.MaxBytes, 1048576")
+		require.ErrorContains(t, err, "content exceeds 1048576 bytes (stream.Config.MaxBytes)")
 	}
 }
 
