@@ -56,26 +56,19 @@ func (a *arrival) add(p part) error {
 
 // countEarly counts n bytes of a part as early, unless we have answered the header. All transfers
 // of a peer share the limit on early bytes that our limits message announced. countEarly returns an
-// error if the sender has exceeded it, because that breaks the protocol.
+// error if the sender has exceeded it.
 func (a *arrival) countEarly(n int) error {
-	r := &a.in.peer.receiver
 	if a.in.answer.replied {
 		return nil
 	}
 	a.early += int64(n)
-	r.early += int64(n)
-	limit := r.earlyLimit()
-	if r.early > limit {
-		return fmt.Errorf("%w: %d bytes arrived before their headers were answered; the limit is %d",
-			errNoCredit, r.early, limit)
-	}
-	return nil
+	return a.in.peer.receiver.addEarly(int64(n))
 }
 
 // uncountEarly stops counting the early bytes. It's called when the answer is sent, and when the
 // transfer is removed.
 func (a *arrival) uncountEarly() {
-	a.in.peer.receiver.early -= a.early
+	a.in.peer.receiver.removeEarly(a.early)
 	a.early = 0
 }
 

@@ -135,7 +135,7 @@ func (in *incoming) start(t topic) {
 	if !in.finished {
 		in.startReadTimer()
 		in.delivery.speed.start(time.Now(), 0)
-		in.peer.streams.writing.Begin(&in.peer.receiver.writing)
+		in.peer.receiver.writerStarted()
 		go (&writer{in: in}).run()
 	}
 }
@@ -190,7 +190,7 @@ func (in *incoming) finishLocked(err error) {
 		return
 	}
 	in.finished = true
-	in.peer.counts.noteEnd(&in.peer.counts.received, err)
+	in.peer.counts.noteReceived(err)
 	if err != nil {
 		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
 		in.delivery.speed = speed{}

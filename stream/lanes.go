@@ -124,6 +124,19 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
+// onOpen is called at both ends when a lane has been opened.
+func (l *lanes) onOpen(lane *rpc.Actor) {
+	w := l.peer.window
+	if len(w.lanes) < maxLanes { // we don't send on more lanes than that
+		w.lanes = append(w.lanes, lane)
+		l.touch()
+		l.peer.call()
+	}
+}
+
+// touch makes the next tick consider the lanes in use.
+func (l *lanes) touch() { l.touched = true }
+
 // onLimits handles the number of lanes in the peer's limits message. A client sends the number of
 // lanes that it wants, and a server sends the number that stay open.
 func (l *lanes) onLimits(n int) {

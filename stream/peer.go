@@ -349,15 +349,11 @@ func bindPipes(s *Streams) {
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
 		p := s.joinedPeer(a.Conn())
-		if len(p.window.lanes) < maxLanes { // we don't send on more lanes than that
-			p.window.lanes = append(p.window.lanes, a)
-			p.lanes.touched = true
-			p.call()
-		}
+		p.lanes.onOpen(a)
 		return p
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
-		p.lanes.touched = true
+		p.lanes.touch()
 		p.receiver.onPart(message)
 	})
 	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })

@@ -136,6 +136,20 @@ func (r *receiver) onHeader(h header) {
 // may send that many before it learns its share.
 func (r *receiver) earlyLimit() int64 { return max(r.earlyShare, minPending) }
 
+// addEarly counts n more bytes of early parts. It returns an error if the sender has exceeded the
+// limit, because that breaks the protocol.
+func (r *receiver) addEarly(n int64) error {
+	r.early += n
+	if limit := r.earlyLimit(); r.early > limit {
+		return fmt.Errorf("%w: %d bytes arrived before their headers were answered; the limit is %d",
+			errNoCredit, r.early, limit)
+	}
+	return nil
+}
+
+// removeEarly stops counting n bytes of early parts.
+func (r *receiver) removeEarly(n int64) { r.early -= n }
+
 // maxUnannounced returns the maximum number of transfers whose parts may arrive before the
 // header. It's at least one, because even a receiver that accepts no transfers must let a transfer
 // begin before it can refuse it.
@@ -248,6 +262,12 @@ func (r *receiver) refusal(in *incoming, t topic) error {
 func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
+
+// writerStarted counts the goroutine of a writer until writerDone is called.
+func (r *receiver) writerStarted() { r.peer.streams.writing.Begin(&r.writing) }
+
+// writerDone is called when the goroutine of a writer ends, which may be long after the connection.
+func (r *receiver) writerDone() { r.peer.streams.writing.Return(&r.writing) }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {

@@ -93,8 +93,12 @@ type peerCounts struct {
 	other Stats      // the other counts, as of the last tick
 }
 
-// noteEnd counts a transfer that has ended, in failed if err isn't nil and otherwise in completed,
-// which is either sent or received.
+// noteSent counts an outgoing transfer that has ended with err, or is complete if err is nil.
+func (c *peerCounts) noteSent(err error) { c.noteEnd(&c.sent, err) }
+
+// noteReceived counts an incoming transfer that has ended with err, or is complete if err is nil.
+func (c *peerCounts) noteReceived(err error) { c.noteEnd(&c.received, err) }
+
 func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
 	if err != nil {
 		c.failed.Add(1)

@@ -161,7 +161,7 @@ func (t *Transfer) finish(err error) {
 		err = ending(err, bySender, t.peer.conn, &t.header, s.progress)
 	}
 	s.end(err)
-	t.peer.counts.noteEnd(&t.peer.counts.sent, err)
+	t.peer.counts.noteSent(err)
 	t.reader.stop()
 	t.reader.whenUnused(func() { close(t.done) })
 }

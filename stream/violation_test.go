@@ -454,7 +454,7 @@ func TestBadOptions(t *testing.T) {
 			"Weight(1001)":    Weight(1001),
 			"Key has 129":     Key(string(make([]byte, 129))),
 			"Name has 256":    Name(string(make([]byte, 256))),
-			"Via(nil) names":  Via(nil),
+			"Via(nil): use":   Via(nil),
 			"Lanes(-1)":       Lanes(-1),
 			"Lanes(33)":       Lanes(33),
 			"Lanes(40)":       func(o *options) { Via(Slices{})(o); Lanes(40)(o) },

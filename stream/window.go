@@ -18,7 +18,7 @@ import (
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // open lanes; bindPipes adds them, and type lanes removes them
+	lanes []*rpc.Actor  // open lanes; type lanes adds and removes them
 	queue time.Duration // maximum time to send a lane's queued bytes; set by each tick
 
 	// On a server, the lanes that the client has released but not fully acknowledged.
@@ -73,7 +73,7 @@ func (w *window) usable(settings *Window) []*rpc.Actor {
 func (w *window) grow(n int) error {
 	for count := len(w.lanes); count < min(n, maxLanes); count++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
-			// The lane's constructor, which bindPipes registers, has already added the lane.
+			// The lane's constructor has already called lanes.onOpen, which added the lane.
 			clear(w.lanes[count:])
 			w.lanes = w.lanes[:count]
 			if count == 0 {

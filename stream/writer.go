@@ -35,7 +35,7 @@ func (w *writer) run() {
 
 	// Another transfer may have taken over the part. The entry is then no longer ours.
 	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
-	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
+	w.in.peer.receiver.writerDone()
 }
 
 // receive delivers all of the content. If the digest turns out to be wrong, it deletes what
