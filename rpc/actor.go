@@ -8,8 +8,8 @@ import (
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
-	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/roster"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // An Actor is an object that both sides know. The server spawns it, and every client for which it
@@ -133,40 +133,6 @@ func (t *actorTable) removeName(a *Actor) {
 	}
 }
 
-// copies is a client's record of its copies of the server's actors.
-type copies struct {
-	byRef      map[Ref]*Actor
-	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
-	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
-	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
-}
-
-func newCopies() copies {
-	return copies{
-		byRef:      make(map[Ref]*Actor),
-		referrers:  make(refs.Index[Ref, replica]),
-		gonePlaced: make(map[string]bool),
-	}
-}
-
-// remove removes a copy that has ended, unless another actor now has its ref.
-func (s *copies) remove(a *Actor) {
-	if s.byRef[a.ref] == a {
-		delete(s.byRef, a.ref)
-	}
-}
-
-// noteGone records that the server has destroyed a placed actor that is not placed here yet. It
-// returns a violation if the server names too many of them.
-func (s *copies) noteGone(o parsedOpen) *CloseError {
-	if len(s.gonePlaced) >= maxDetached {
-		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
-			o.name, len(s.gonePlaced))
-	}
-	s.gonePlaced[o.name] = true
-	return nil
-}
-
 // A Ref is the network ID of an actor. Arguments, states and lists use it to refer to the actor
 // on both sides. 0 means no actor. A number is never used again while the server's world exists.
 // UE: FNetworkGUID.
@@ -215,95 +181,6 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If that
-// copy was about to be closed, it stays open.
-func (a *Actor) ensureOpen(c *Conn) error {
-	a.cancelClose(c)
-	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
-		return nil
-	}
-	return a.open(c)
-}
-
-// openAlways is like ensureOpen, but logs any error before returning it. It does nothing for an
-// actor that has ended or was torn off while the open was queued.
-func (a *Actor) openAlways(c *Conn) error {
-	if a.dead || a.tornOff {
-		return nil
-	}
-	err := a.ensureOpen(c)
-	if err == nil || !c.usable() || a.dead {
-		return nil
-	}
-	a.logNotOpened(c, err)
-	return err
-}
-
-// updateVisible recomputes which fields each client may see. It is called when the actor's owner
-// or a condition has changed.
-func (a *Actor) updateVisible() {
-	// The last encoded states may be out of date, because the class has an UpdateRate or because
-	// Run compares states only now and then. Clients must not see what the game has cleared
-	// since.
-	a.compareAll()
-	for _, o := range a.openings {
-		o.updateVisible()
-	}
-}
-
-// closeToPrevious closes the actor for its previous owner.
-//
-// If the client hasn't acknowledged the open yet, we delay the close until it has. In the
-// meantime, cancelClose can cancel the close. Otherwise an actor that changes owners several
-// times per round trip would build up a backlog of opens and closes.
-func (a *Actor) closeToPrevious(previous *Conn) {
-	o := a.openingOn(previous)
-	if o == nil || !previous.usable() || o.acknowledged() {
-		a.CloseTo(previous)
-		return
-	}
-	o.closePending = true
-	o.updateVisible()
-	if a.name == "" {
-		// The client must know now that it no longer owns its copy. (If the actor is placed,
-		// tellOwners has already told it.) An error means that the connection is closing.
-		_ = a.tellOwner(previous)
-	}
-	a.closeAtFlush()
-}
-
-// cancelClose cancels a close that closeToPrevious has delayed, because c is getting the actor
-// back.
-func (a *Actor) cancelClose(c *Conn) {
-	if o := a.openingOn(c); o != nil {
-		o.cancelClose()
-	}
-}
-
-// closePendingNow closes the actor for all previous owners at once. Like closeAcknowledged, it
-// leaves the copy of a placed actor without a channel.
-func (a *Actor) closePendingNow() {
-	for _, o := range slices.Backward(a.openings) {
-		if o.closePending {
-			a.closeOpening(o, Relevancy)
-		}
-	}
-}
-
-// closeAcknowledged is called by Flush to close the actor for previous owners that have
-// acknowledged the open by now. A previous owner's copy of a placed actor stays without a channel.
-func (a *Actor) closeAcknowledged() {
-	for _, o := range slices.Backward(a.openings) {
-		switch {
-		case !o.closePending:
-		case o.acknowledged():
-			a.closeOpening(o, Relevancy)
-		default:
-			a.closeAtFlush()
-		}
-	}
-}
-
 // World returns the actor's world.
 func (a *Actor) World() *World { return a.world }
 
@@ -331,6 +208,44 @@ func (a *Actor) Owned() bool {
 
 // Alive reports whether the actor, or on a client its copy, has not ended yet.
 func (a *Actor) Alive() bool { return !a.dead }
+
+// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the actor
+// has already ended.
+func (a *Actor) end(reason CloseReason) {
+	if a.dead {
+		return
+	}
+	w := a.world
+	a.dead = true
+	a.owned = false
+	w.actors.remove(a)
+	if a.conn != nil {
+		a.conn.copies.remove(a)
+	}
+	w.requests.endOf(a, reason)
+	if a.own.binding != nil {
+		a.own.binding.actors.Remove(&a.seats.class)
+	}
+	for p := range a.parts {
+		if p.binding.onClose != nil {
+			w.game.During(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() {
+				p.binding.onClose(p.object, reason)
+			})
+		}
+	}
+}
+
+// updateVisible recomputes which fields each client may see. It is called when the actor's owner
+// or a condition has changed.
+func (a *Actor) updateVisible() {
+	// The last encoded states may be out of date, because the class has an UpdateRate or because
+	// Run compares states only now and then. Clients must not see what the game has cleared
+	// since.
+	a.compareAll()
+	for _, o := range a.openings {
+		o.updateVisible()
+	}
+}
 
 // noActor describes, in error texts, an actor that didn't come from a world.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"

@@ -3,13 +3,11 @@ package rpc
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
-	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // A CloseReason says why an actor's channel closed. The numbers are those of Unreal's
@@ -65,6 +63,12 @@ func (r CloseReason) String() string {
 // keepsCopy reports whether the client keeps its copy of any actor that closes for this reason.
 // For other reasons, it may still keep the copy of a placed actor: see keepsPlaced.
 func (r CloseReason) keepsCopy() bool { return r == Dormancy || r == TearOff }
+
+// keepsPlaced reports whether a is placed and clients keep their copies of it when its channel
+// closes for that reason.
+func (a *Actor) keepsPlaced(reason CloseReason) bool {
+	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
+}
 
 // OnClose registers fn to run after an actor of the class has ended on this side: on the
 // server when it is destroyed, on a client when the client's copy ends. fn runs once for each
@@ -315,150 +319,181 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// closedChannels remembers, for each actor that was closed for a client and may open again, the
-// actor's last channel.
+// closeToPrevious closes the actor for its previous owner.
 //
-// If the actor does open again before the client has acknowledged the close, its new channel has
-// to wait for the old one (see channelOn). An entry is therefore kept at least until the close is
-// acknowledged. Acknowledged entries are swept out together, some time later.
-//
-// The link's lock guards all fields.
-type closedChannels struct {
-	byRef   map[Ref]uint64
-	sweepAt int // size of byRef at which the next add sweeps
-}
-
-// minSweep is the smallest map size worth sweeping.
-const minSweep = 64
-
-// add records the channel of an actor that was just closed.
-func (l *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
-	if len(l.byRef) >= l.sweepAt {
-		maps.DeleteFunc(l.byRef, func(_ Ref, channel uint64) bool {
-			unacked, _ := machine.Reliable(channel)
-			return unacked == 0
-		})
-		// Don't sweep again until the map has doubled, so that sweeping costs little per close.
-		l.sweepAt = max(minSweep, 2*len(l.byRef))
+// If the client hasn't acknowledged the open yet, we delay the close until it has. In the
+// meantime, cancelClose can cancel the close. Otherwise an actor that changes owners several
+// times per round trip would build up a backlog of opens and closes.
+func (a *Actor) closeToPrevious(previous *Conn) {
+	o := a.openingOn(previous)
+	if o == nil || !previous.usable() || o.acknowledged() {
+		a.CloseTo(previous)
+		return
 	}
-	l.byRef[ref] = channel
-}
-
-// take returns the last channel of an actor that opens again, and removes its entry.
-func (l *closedChannels) take(ref Ref) (channel uint64, ok bool) {
-	channel, ok = l.byRef[ref]
-	delete(l.byRef, ref)
-	return channel, ok
-}
-
-// maxDetached limits the copies without a channel (dormant, placed or torn off) that a client may
-// have. It's eight times the number of channels that a connection may have open.
-const maxDetached = 1 << 18
-
-// handleClose is called on a client when the server closes an actor's channel.
-func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
-	reason, last := parseClose(message.Payload)
-	keeps := reason.keepsCopy() || a.keepsPlaced(reason)
-	detached := len(c.copies.byRef) - len(c.channels.byNumber)
-	switch {
-	case reason > TearOff:
-		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
-	case len(last) > 0 && !reason.keepsCopy():
-		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(last))
-	case keeps && detached >= maxDetached:
-		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already",
-			a, reason, maxDetached)
+	o.closePending = true
+	o.updateVisible()
+	if a.name == "" {
+		// The client must know now that it no longer owns its copy. (If the actor is placed,
+		// tellOwners has already told it.) An error means that the connection is closing.
+		_ = a.tellOwner(previous)
 	}
+	a.closeAtFlush()
+}
 
-	// The copy gets its last state, and OnRep runs for it, while it still has its channel.
-	if len(last) > 0 {
-		if violation := w.applyLastState(c, a, last); violation != nil {
-			return violation
+// closePendingNow closes the actor for all previous owners at once. Like closeAcknowledged, it
+// leaves the copy of a placed actor without a channel.
+func (a *Actor) closePendingNow() {
+	for _, o := range slices.Backward(a.openings) {
+		if o.closePending {
+			a.closeOpening(o, Relevancy)
 		}
-		w.callRepNotifies(c)
 	}
-	c.world.logs.Closed(c, a, message.Channel, reason)
-	w.closeCopy(c, a, message.Channel, reason)
+}
+
+// closeAcknowledged is called by Flush to close the actor for previous owners that have
+// acknowledged the open by now. A previous owner's copy of a placed actor stays without a channel.
+func (a *Actor) closeAcknowledged() {
+	for _, o := range slices.Backward(a.openings) {
+		switch {
+		case !o.closePending:
+		case o.acknowledged():
+			a.closeOpening(o, Relevancy)
+		default:
+			a.closeAtFlush()
+		}
+	}
+}
+
+// dormancy is an actor's record of its dormancy and of its copies whose channels have closed. It
+// is used only by the world's goroutine.
+type dormancy struct {
+	on bool // server: set by SetDormant; client: the copy has no channel
+
+	// Server only.
+	detachedAt []*Conn // connections that have the actor in shown.detached
+	inToClose  bool    // the actor is in World.toClose
+	flushLists bool    // the next Flush also compares the lists of the dormant actor
+}
+
+// SetDormant puts the actor to sleep, or wakes it. Only the server may call it.
+// UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+//
+// A dormant actor costs nothing per tick, whatever the game changes in it. The next Flush closes
+// its channels, and sends its state along with the close. Clients keep their copies as they are.
+// If a client doesn't have all items of the actor's lists yet, or a [Request] is open, the
+// channel to that client closes in a later Flush. Clients to which the actor becomes relevant
+// later get a dormant copy.
+//
+// SetDormant(true) on an actor that is already dormant sends nothing to its copies. Use
+// [Actor.FlushDormancy] for that.
+//
+// When the actor wakes, it opens for all clients that have a copy. The copy's object stays the
+// same and gets the current state, and OnRep runs for the fields that differ. Relevancy does not
+// end a dormant copy: a client that moves away keeps its copies of all dormant actors until the
+// actors wake or are destroyed. SetOwner and Destroy also affect dormant copies.
+//
+// A Client RPC or Multicast on a dormant actor wakes it until the next Flush, for the clients
+// to which the call is sent. FlushDormancy does the same for all clients.
+//
+// On the owner's client, a Server RPC returns ErrDormant as soon as the close has arrived. This
+// includes calls from the last OnRep, and from the constructor of a copy that opens dormant.
+//
+// If a Server RPC is in flight while the actor falls asleep, the server drops the call and counts
+// it in Drops.ActorClosed, but doesn't tell the client. If that matters, use a [Request], which
+// ends with ErrDormant, or wake the actor first by a call on an actor that is not dormant.
+func (a *Actor) SetDormant(on bool) error {
+	if err := a.checkAuthority("SetDormant"); err != nil {
+		return err
+	}
+	a.dormancy.on = on
+	if on {
+		a.dormantAtFlush()
+	} else {
+		a.wake()
+	}
 	return nil
 }
 
-// parseClose splits the payload of a close into the reason and the last state, if any.
-func parseClose(payload []byte) (reason CloseReason, last []byte) {
-	if len(payload) == 0 {
-		return Destroyed, nil
+// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all
+// clients that have a copy. That includes clients to which the actor is no longer relevant,
+// unless CloseTo has ended their copy. The actor stays dormant. It doesn't matter whether
+// FlushDormancy is called before or after the changes. Only the server may call it.
+// UE: FlushNetDormancy, which reaches only clients to which the actor is relevant.
+//
+// On an actor that is awake, FlushDormancy is a no-op, because each Flush sends its states anyway.
+func (a *Actor) FlushDormancy() error {
+	if err := a.checkAuthority("FlushDormancy"); err != nil {
+		return err
 	}
-	return CloseReason(payload[0]), payload[1:]
+	a.wake()
+	return nil
 }
 
-// applyLastState applies the last state of a copy that is about to lose its channel. Any update
-// that arrives afterwards is stale, so the last state gets the highest possible message number.
-func (w *World) applyLastState(c *Conn, a *Actor, b []byte) *CloseError {
-	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
+// Dormant reports, on the server, whether SetDormant has made the actor dormant.
+//
+// On a client, Dormant reports whether the copy has no channel. Either the actor is dormant, or
+// it was placed and is far away or not open yet. For a copy that opens dormant, Dormant returns
+// true once its constructor and its first OnRep have run. UE: NetDormancy.
+func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
+
+// dormantAtFlush makes the next Flush send the game's changes to a dormant actor, including its
+// lists, and then close the actor's channels.
+func (a *Actor) dormantAtFlush() {
+	a.dormancy.flushLists = true
+	a.closeAtFlush()
 }
 
-// closeCopy is called on a client when a copy has lost its channel. Depending on the reason,
-// the copy stays as it is, is torn off, or ends.
-func (w *World) closeCopy(c *Conn, a *Actor, channel uint64, reason CloseReason) {
-	c.channels.set(channel, nil)
-	c.requests.endOf(a, reason)
-	a.openings = nil
-	switch {
-	case reason == Dormancy || a.keepsPlaced(reason):
-		a.dormancy.on = true
-	case reason == TearOff:
-		w.tearOffCopy(a)
-	default:
-		w.endCopy(c, a, reason)
+// wake opens the actor for all clients that have a dormant copy.
+func (a *Actor) wake() {
+	a.reopen(Dormancy)
+	if a.dormancy.on && len(a.openings) > 0 {
+		// The actor is still dormant. The next Flush sends the changes, including to clients
+		// whose copy hasn't fallen asleep yet, and puts the actor back to sleep.
+		a.dormantAtFlush()
 	}
 }
 
-// tearOffCopy makes a copy the client's own and runs OnTearOff.
-func (w *World) tearOffCopy(a *Actor) {
-	a.tornOff = true
-	a.owned = false
-	for p := range a.parts {
-		if p.binding.onTearOff != nil {
-			w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() {
-				p.binding.onTearOff(p.object)
-			})
+// closeAtFlush makes the next Flush close channels of the actor, because it is dormant or some
+// of its openings are for previous owners.
+func (a *Actor) closeAtFlush() {
+	if !a.dormancy.inToClose {
+		a.dormancy.inToClose = true
+		a.world.toClose = append(a.world.toClose, a)
+	}
+}
+
+// closeChannels is called in Flush to close the channels of the actors that closeAtFlush has
+// listed.
+func (w *World) closeChannels() {
+	actors := w.toClose
+	w.toClose = nil
+	for _, a := range actors {
+		a.dormancy.inToClose = false
+		a.closeAcknowledged()
+		if a.dormancy.on && !a.dead {
+			a.fallAsleep()
 		}
 	}
 }
 
-// endCopy ends a client's copy, then runs OnRep for the states that refer to it. c is nil if
-// the copy was placed and the server never opened it.
-func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
-	if c == nil {
-		a.end(reason)
-		return
-	}
-	a.states.removeReferences(c)
-	a.end(reason)
-	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
-}
+// fallAsleep closes the channels of a dormant actor for all clients that are ready. The actor's
+// states, except for lists, are sent with the close.
+func (a *Actor) fallAsleep() {
+	a.compareAll()
+	a.dormancy.flushLists = false
 
-// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the actor
-// has already ended.
-func (a *Actor) end(reason CloseReason) {
-	if a.dead {
-		return
-	}
-	w := a.world
-	a.dead = true
-	a.owned = false
-	w.actors.remove(a)
-	if a.conn != nil {
-		a.conn.copies.remove(a)
-	}
-	w.requests.endOf(a, reason)
-	if a.own.binding != nil {
-		a.own.binding.actors.Remove(&a.seats.class)
-	}
-	for p := range a.parts {
-		if p.binding.onClose != nil {
-			w.game.During(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() {
-				p.binding.onClose(p.object, reason)
-			})
+	// Go backwards, because closing an opening removes it.
+	for i := len(a.openings) - 1; i >= 0; i-- {
+		o := a.openings[i]
+		isReady := o.settled() && !o.conn.requests.hasOpen(a)
+		if isReady || !o.conn.usable() {
+			a.world.logs.Actor(logs.Dormancy, "falls asleep", o.conn, a)
+			a.closeOpening(o, Dormancy)
 		}
+	}
+	if len(a.openings) > 0 {
+		// Some clients are still missing list items or have a request open. Try again in the next
+		// Flush.
+		a.closeAtFlush()
 	}
 }

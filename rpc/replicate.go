@@ -1,16 +1,20 @@
 package rpc
 
 import (
-	"bytes"
+	"encoding/binary"
 	"errors"
-	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/outbox"
 	"github.com/quivernet/quiver/internal/state"
-	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // The replicator is the part of a server that finds out which states have changed. At each Flush
@@ -208,6 +212,246 @@ func (r *replicator) unwatch() {
 	})
 }
 
+// An opening is an actor's channel on one connection. A client has openings too, but only uses
+// their first group of fields. Only the server uses the fields for states and relevancy.
+//
+// An opening is used only by the world's goroutine.
+type opening struct {
+	actor    *Actor
+	conn     *Conn
+	channel  uint64
+	reliable int  // number of messages sent reliably, including the open
+	closed   bool // Actor.forget has removed it from its actor and its connection
+
+	// States that the client still needs. A mask has a bit for each field of the class.
+	visible     state.Mask // fields that the client may see, excluding fields tagged initial
+	lacks       state.Mask // visible fields that may be stale at the client and aren't in flight
+	fresh       state.Mask // the part of lacks that updateEarly hasn't sent since it changed
+	everSent    state.Mask // fields sent in an update, arrived or not; closePayload repeats them
+	lateInitial state.Mask // initial fields missing from an open that the constructor caused
+
+	// Lists and calls, which are sent along with the states.
+	lists         []keyed.Backlog // by list of the class; nil if it has no lists, or no replica yet
+	listsInFlight int             // list updates whose fate isn't known yet
+	queuedCalls   outbox.Calls    // of ForceQueue methods, until the states have been sent
+
+	// Competition for room in a Flush.
+	enqueued bool      // the opening is in stateOutbox.dirty
+	since    time.Time // when the last update was handed over, or else when the actor opened
+	claim    float64   // result of urgency, while stateOutbox.sort runs
+
+	// closePending is set once the actor has passed from this client to another owner. Nothing is
+	// sent from then on, and the opening closes as soon as the client has acknowledged the open,
+	// unless cancelClose is called first. See Actor.closeToPrevious.
+	closePending bool
+	missed       int // number of reliable Multicasts made since closePending was set
+
+	// Relevancy.
+	relevantAt time.Duration // relevance.elapsed when the actor was last relevant to the client
+	far        float32       // squared distance from the view, in squared cull distances; at most 1
+	viewIndex  int           // index in view.openings
+}
+
+// mark records that the client may not have the newest values of fields.
+func (o *opening) mark(fields state.Mask) {
+	o.lacks |= fields & o.visible
+	o.fresh |= fields & o.visible
+	if o.lacks != 0 {
+		o.enqueue()
+	}
+}
+
+// enqueue makes the next Flush look at the opening.
+func (o *opening) enqueue() {
+	// Activate the connection even if the opening is already in the queue, because the path may
+	// take more now than it did in the last Flush.
+	o.conn.world.frame.activate(o.conn)
+	if !o.enqueued {
+		o.enqueued = true
+		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
+	}
+}
+
+// receives reports whether the client gets a Multicast.
+func (o *opening) receives(m *method) bool {
+	return !o.closePending && !(m.skipOwner && o.conn == o.actor.conn)
+}
+
+// queueCall holds back a call of a ForceQueue method until the states have been sent. If too many
+// bytes of calls are already waiting, it drops the call.
+func (o *opening) queueCall(m *method, call []byte) error {
+	if limit := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > limit {
+		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w",
+			m, len(call), o.conn, limit, bunch.ErrBunchTooLarge)
+	}
+	if !o.queuedCalls.Add(call) {
+		o.conn.drop(drops.Saturated, o.actor, m)
+		return nil
+	}
+	o.enqueue()
+	return nil
+}
+
+// claimCallSlot reports whether queued calls may be sent, and if so, claims the actor's slot for
+// them. They may be sent once this Flush has compared the states and the client lacks none of them.
+// This way, a call finds states at the client that are at least as new as the call.
+func (o *opening) claimCallSlot(now time.Time) bool {
+	a := o.actor
+	ready := o.conn.world.replicator.compared && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
+	return ready && a.states.claimSlot(now, a.class.updatePeriod, a.ref)
+}
+
+// requeue is called for calls that the machine had accepted but has given back unsent. It puts
+// them at the front of the queue, or counts them as dropped if the channel has closed by now.
+func (o *opening) requeue(calls []byte) {
+	if o.closed {
+		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
+	} else if len(calls) > 0 {
+		o.queuedCalls.Back(calls)
+		o.enqueue()
+	}
+}
+
+// updateVisible recomputes which fields the client may see, and marks the newly visible fields.
+func (o *opening) updateVisible() {
+	if o.lists == nil {
+		o.markLists(false)
+	}
+	before := o.visible
+	o.visible = o.actor.fieldsFor(o.conn) | o.lateInitial
+	if o.closePending {
+		o.visible = 0
+	}
+	o.lacks &= o.visible
+	o.mark(o.visible &^ before)
+}
+
+// farPriority is the fraction of an actor's priority that remains at its cull distance. In UE, a
+// pawn's priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
+const farPriority = 0.2
+
+// urgency returns the seconds since the last update times the class's priority, which falls
+// with distance. The most urgent openings are sent first. UE: GetNetPriority.
+func (o *opening) urgency(now time.Time) float64 {
+	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
+	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
+}
+
+// noteRelevant is called when the actor is found relevant to the client, at distance far. If the
+// opening was about to close because the client had lost the actor, it stays open.
+func (o *opening) noteRelevant(far float32) {
+	o.relevantAt = o.conn.world.relevance.elapsed
+	o.far = far
+	o.cancelClose()
+}
+
+// cancelClose cancels a pending close, so that states are sent again. Multicasts that the client
+// has missed meanwhile are lost.
+func (o *opening) cancelClose() {
+	if o.closePending {
+		o.closePending = false
+		o.updateVisible()
+		o.conn.drops.Add(drops.Closed, o.missed)
+		o.missed = 0
+	}
+}
+
+// acknowledged reports whether the client has acknowledged the open.
+func (o *opening) acknowledged() bool {
+	o.conn.link.Lock()
+	defer o.conn.link.Unlock()
+	return o.conn.machine.Opened(o.channel)
+}
+
+// settled reports whether the client has all items of the lists and no calls are queued.
+func (o *opening) settled() bool {
+	return o.listsInFlight == 0 && o.queuedCalls.Empty() && o.lacks&o.actor.class.lists == 0
+}
+
+// undoUpdate is called when an update was lost, or was taken back before it was sent. It records
+// that the client may lack the update's contents.
+//
+// If no newer update has been sent since, it also restores the opening's urgency from before the
+// update. Otherwise an opening whose update was taken back would go to the end of the queue,
+// behind all openings whose updates were never handed over.
+func (o *opening) undoUpdate(sent *sentState) {
+	if sent.list {
+		first := bits.TrailingZeros64(uint64(sent.fields))
+		o.lists[o.actor.class.stateOf(first).list].Add(sent.items)
+	}
+	o.mark(sent.fields)
+	if o.since.Equal(sent.at) {
+		o.since = sent.since
+	}
+}
+
+// markLists records that the client may lack all items of all lists. If census is set, the client
+// also gets a census of each list, since it may still have items that were removed.
+func (o *opening) markLists(census bool) {
+	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
+		return
+	}
+	o.lists = make([]keyed.Backlog, bits.OnesCount64(uint64(o.actor.class.lists)))
+	for _, r := range o.actor.states.replicas {
+		if list, ok := r.(itemReplica); ok {
+			o.lists[list.declaration().list].AddAll(list, census)
+		}
+	}
+}
+
+// appendList appends an update of the first list with items that the client lacks, and records
+// the update's contents in sent.
+func (o *opening) appendList(b []byte, sent *sentState) []byte {
+	for _, r := range o.actor.states.replicas {
+		list, ok := r.(itemReplica)
+		if !ok || o.lacks&list.declaration().mask() == 0 {
+			continue
+		}
+		d := list.declaration()
+		lacks := &o.lists[d.list]
+		sent.fields = d.mask()
+		b = state.AppendMask(b, sent.fields, o.actor.class.fields)
+		b, sent.items = lacks.Take(b, sent.items, list, o.conn.maxUpdate())
+		if lacks.Empty() {
+			o.lacks &^= sent.fields
+		}
+		return b
+	}
+	return b
+}
+
+// queueOpenAcked is called when the client has acknowledged the open. It queues the OnOpenAcked
+// functions of the actor's objects.
+func (o *opening) queueOpenAcked() {
+	for p := range o.actor.parts {
+		if p.binding.onOpenAcked == nil {
+			continue
+		}
+		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
+			// A function that ran earlier may have closed the actor or the connection.
+			if !o.closed && !o.conn.life.closing.Load() {
+				p.binding.onOpenAcked(p.object, o.conn)
+			}
+		})
+	}
+}
+
+// closeArrivedError returns the error for a client's call on a channel that the server has
+// closed, while the close has arrived but hasn't been fully handled. The call would return the
+// same error afterwards. The caller holds the link's lock.
+func (o *opening) closeArrivedError(m *method) error {
+	w := o.actor.world
+	cause := ErrClosed
+	reason, waits := o.conn.waitingClose(o.channel)
+	if !waits {
+		reason = w.handling.closeReason
+	}
+	if reason == Dormancy || o.actor.keepsPlaced(reason) {
+		cause = ErrDormant
+	}
+	return errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
+}
+
 // fieldsFor returns the fields that are sent to c in updates. Fields tagged initial are never among
 // them.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
@@ -244,133 +488,4 @@ func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 // appendFields appends a mask and the fields in it, as they were last encoded.
 func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
-}
-
-// repNotifies are a client's OnRep functions that have yet to run for the newest packet. They
-// wait until all states in the packet are applied, so that each function sees all of them.
-type repNotifies struct {
-	replicas []replica // in the order in which the packet changed them
-	next     int       // index of the first replica whose OnRep has not run
-	packet   uint64    // number of the newest packet
-}
-
-// applyUpdate applies an update from the server to an actor's states, or runs the ForceQueue
-// calls that it contains instead.
-func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
-	// An update with calls begins with an empty mask.
-	var scratch [2]byte
-	none := state.AppendMask(scratch[:0], 0, a.class.fields)
-	calls, ok := bytes.CutPrefix(message.Payload, none)
-	if ok && len(calls) > 0 && message.Delivery == bunch.Tracked {
-		return w.runQueued(c, a, calls)
-	}
-
-	fields, rest, err := state.ReadMask(message.Payload, a.class.fields)
-	if err == nil {
-		rest, err = w.readFields(c, a, fields, rest, message.Number)
-	}
-	if err != nil {
-		return violationf(PayloadFail, "state of %v, %d bytes: %v", a, len(message.Payload), err)
-	}
-	if len(rest) > 0 {
-		return violationf(PayloadFail, "state of %v: %d bytes left over of %d", a, len(rest), len(message.Payload))
-	}
-	if log := w.logs.Debug(logs.Rep); log != nil {
-		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(message.Payload), "packet", message.Number)
-	}
-	return nil
-}
-
-// runQueued runs calls of ForceQueue methods. On the server, these calls have waited until the
-// states before them were sent.
-func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
-	// OnRep has to run before the calls, too.
-	w.callRepNotifies(c)
-	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.life.closing.Load(); {
-		call := r.Bytes(wire.Any)
-		if r.Err != nil {
-			return violationf(PayloadFail, "calls behind the state of %v, %d bytes: %v", a, len(calls), r.Err)
-		}
-		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
-			return violationf(PayloadFail, "a call behind the state of %v that is of no ForceQueue method", a)
-		}
-		if violation := w.invoke(c, a, call); violation != nil {
-			return violation
-		}
-	}
-	return nil
-}
-
-// readFields decodes fields into the actor's objects and returns what follows them.
-func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
-	for i := 0; fields>>i != 0; i++ {
-		if fields&(1<<i) == 0 {
-			continue
-		}
-		d := a.class.stateOf(i)
-		r := a.states.of(d)
-		switch {
-		case d.isList() && fields != 1<<i:
-			return nil, fmt.Errorf("the list %s beside other fields", d.name)
-		case d.isList():
-			// A list takes up all of the update.
-			return nil, c.readList(r, b, packet)
-		case r == nil || packet < a.states.newest[i]:
-			// Either no object here has the state, or a newer packet has overtaken this one and has
-			// already set the field.
-			b, err = d.plan.Skip(b, i-d.first)
-		default:
-			c.rememberOnce(r)
-			a.states.newest[i] = packet
-			b, err = r.read(b, i-d.first)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
-}
-
-// readList applies an update of a list. r is nil if no object here has the list.
-func (c *Conn) readList(r replica, b []byte, packet uint64) error {
-	if r == nil {
-		return nil
-	}
-	c.rememberOnce(r)
-	return r.(itemReplica).readItems(b, packet)
-}
-
-// rememberOnce remembers a state for OnRep before a packet changes it for the first time.
-func (c *Conn) rememberOnce(r replica) {
-	if !slices.Contains(c.copies.reps.replicas, r) {
-		r.remember()
-		c.copies.reps.replicas = append(c.copies.reps.replicas, r)
-	}
-}
-
-// callRepNotifies calls OnRep for all states that the newest packet changed. UE:
-// FObjectReplicator::CallRepNotifies.
-func (w *World) callRepNotifies(c *Conn) {
-	p := &c.copies.reps
-	for p.next < len(p.replicas) {
-		r := p.replicas[p.next]
-		p.next++ // don't repeat the call if it panics
-		r.indexReferences(c.copies.referrers)
-		r.repNotify(w, 0)
-	}
-	clear(p.replicas)
-	p.replicas = p.replicas[:0]
-	p.next = 0
-}
-
-// notifyReferrers calls OnRep for the states that refer to an actor that has just opened or ended
-// here.
-func (w *World) notifyReferrers(c *Conn, ref Ref) {
-	for _, r := range c.copies.referrers.Of(ref) {
-		if slices.Contains(c.copies.reps.replicas, r) {
-			continue // callRepNotifies is about to do it for a packet
-		}
-		r.remember()
-		r.repNotify(w, ref)
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/tasks"
 )
@@ -283,12 +282,6 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 	return a, nil
 }
 
-// keepsPlaced reports whether a is placed and clients keep their copies of it when its channel
-// closes for that reason.
-func (a *Actor) keepsPlaced(reason CloseReason) bool {
-	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
-}
-
 // endPlacedCopies is called on the server when an actor is destroyed or torn off. If the actor is
 // placed, its name is gone for good. All clients must be told, including clients that join later,
 // because they may have or make a copy that the server hasn't opened. Clients for which the actor
@@ -315,28 +308,4 @@ func (w *World) tellGonePlaced(c *Conn) {
 	for _, a := range w.actors.gonePlaced {
 		a.dismiss(c, Destroyed)
 	}
-}
-
-// adopt returns the existing copy that gets the channel of an open message. Such a copy is either
-// dormant, or this client has placed it. If adopt returns nil, the message is for a new copy. An
-// error means that the message contradicts the existing copy.
-func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *CloseError) {
-	a := c.copies.byRef[o.ref]
-	placed := w.actors.placed[o.name]
-	if a == nil && placed != nil && placed.conn == nil && !placed.tornOff {
-		a = placed
-	}
-	switch {
-	case a == nil:
-		return nil, nil
-	case !a.dormancy.on || a.class != o.class || a.name != o.name:
-		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
-			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
-	case a.conn == nil:
-		// We've placed this copy, and this is the first time that the server opens it.
-		a.conn = c
-		a.ref = o.ref
-		c.copies.byRef[o.ref] = a
-	}
-	return a, nil
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -69,6 +70,114 @@ func (s *shown) hasDetached(a *Actor) bool {
 
 // hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
 func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
+
+// noteDetached records that the channel on c was closed, but that the client keeps its copy.
+func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
+	a.dormancy.detachedAt = append(a.dormancy.detachedAt, c)
+	c.shown.detached[a] = reason
+}
+
+// forgetDetached undoes noteDetached when the copy has a channel again, or when the copy or its
+// connection has ended.
+func (a *Actor) forgetDetached(c *Conn) {
+	if c.shown.hasDetached(a) {
+		delete(c.shown.detached, a)
+		a.dormancy.detachedAt = slices.DeleteFunc(a.dormancy.detachedAt, func(other *Conn) bool {
+			return other == c
+		})
+	}
+}
+
+// A dismissal is the pending end of a client's copy whose channel has closed.
+type dismissal struct {
+	actor  *Actor
+	reason CloseReason
+}
+
+// dismiss ends the copy that the client of c has kept although its channel has closed.
+func (a *Actor) dismiss(c *Conn, reason CloseReason) {
+	a.forgetDetached(c)
+	delete(c.shown.opened, a)
+	if !c.usable() {
+		return
+	}
+	if err := a.openAndClose(c, reason); err != nil {
+		// There's no free channel. The next Flush tries again.
+		c.shown.dismissals = append(c.shown.dismissals, dismissal{a, reason})
+		a.logNotOpened(c, fmt.Errorf("its copy there must end, and waits for a channel: %w", err))
+	}
+}
+
+// openAndClose opens a channel just to close it again with a reason. The client then applies the
+// reason to its copy of the actor.
+func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
+	c.link.Lock()
+	defer c.link.Unlock()
+	a.world.frame.cork(c)
+	if reason == Destroyed {
+		// A single message opens and closes the channel.
+		channel, err := a.channelOn(c)
+		if err != nil {
+			return err
+		}
+		return c.machine.Close(channel, a.openHead(c, 0))
+	}
+	channel, err := a.openOn(c, a.openHead(c, 0))
+	if err != nil {
+		return err
+	}
+	return a.sendClose(c, channel, reason, []byte{byte(reason)})
+}
+
+// retryDismissals is called in Flush to end the copies that were waiting for a free channel.
+func (c *Conn) retryDismissals() {
+	for c.usable() && len(c.shown.dismissals) > 0 {
+		d := c.shown.dismissals[0]
+		// Since dismiss was called, the actor may have been opened for the client again, and
+		// perhaps closed once more.
+		replaced := d.actor.openingOn(c) != nil || c.shown.hasDetached(d.actor)
+		if !replaced && d.actor.openAndClose(c, d.reason) != nil {
+			return
+		}
+		c.shown.dismissals = c.shown.dismissals[1:]
+	}
+}
+
+// closedChannels remembers, for each actor that was closed for a client and may open again, the
+// actor's last channel.
+//
+// If the actor does open again before the client has acknowledged the close, its new channel has
+// to wait for the old one (see channelOn). An entry is therefore kept at least until the close is
+// acknowledged. Acknowledged entries are swept out together, some time later.
+//
+// The link's lock guards all fields.
+type closedChannels struct {
+	byRef   map[Ref]uint64
+	sweepAt int // size of byRef at which the next add sweeps
+}
+
+// minSweep is the smallest map size worth sweeping.
+const minSweep = 64
+
+// add records the channel of an actor that was just closed.
+func (l *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
+	if len(l.byRef) >= l.sweepAt {
+		maps.DeleteFunc(l.byRef, func(_ Ref, channel uint64) bool {
+			unacked, _ := machine.Reliable(channel)
+			return unacked == 0
+		})
+		// Don't sweep again until the map has doubled, so that sweeping costs little per close.
+		l.sweepAt = max(minSweep, 2*len(l.byRef))
+	}
+	l.byRef[ref] = channel
+}
+
+// take returns the last channel of an actor that opens again, and removes its entry.
+func (l *closedChannels) take(ref Ref) (channel uint64, ok bool) {
+	channel, ok = l.byRef[ref]
+	delete(l.byRef, ref)
+	return channel, ok
+}
 
 // On a server, a view is the position that a connection sees from, and the openings that depend on
 // this position. Only the world's goroutine may use it.
