@@ -15,14 +15,12 @@ import (
 // An Actor is an object that both sides know. The server spawns it, and every client for which it
 // is open has a copy. Its methods must be called on the world's goroutine.
 type Actor struct {
-	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
+	_ codec.Never `codec:"an actor cannot be encoded: send a number by which both ends know it"`
 
 	world *World
 	class *Class
-	// The number by which all sides know the actor. It's 0 on a client if the actor was placed
-	// there and the server hasn't opened it yet.
-	ref   Ref
-	name  string // a placed actor's name, which both ends know; "" otherwise
+	ref   Ref    // 0 on a client if the actor was placed there and the server hasn't opened it yet
+	name  string // of a placed actor, which both ends know; "" otherwise
 	seats seats  // the actor's positions in the lists that contain it
 
 	// The game's objects, made by the constructors of the bindings.
@@ -33,7 +31,7 @@ type Actor struct {
 	// connection at the end of the chain of owners, or nil if there is none. On a client it's
 	// the connection to the server.
 	conn     *Conn
-	owned    bool       // client: we own the actor
+	owned    bool       // client: this client owns the actor
 	owner    *Actor     // server: the owning actor; nil if a connection or the server owns it
 	children actors     // server: the actors that this one owns
 	openings []*opening // one per connection that has the actor; at most one on a client
@@ -67,20 +65,20 @@ type actorTable struct {
 	always actors       // AlwaysRelevant actors, unless they're torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name. On a server, placed also includes the actors in gonePlaced, since a
+	// Placed actors by name. On a server, placed also includes the actors in gonePlaced, because a
 	// name can't be used again.
 	//
-	// A client with several connections may have an actor of the same name on each connection. In
-	// this case, the oldest actor is in placed, and the other actors are in namesakes, oldest
-	// first.
+	// A client with several connections may have an actor of the same name on each connection. The
+	// oldest of these actors is in placed, and the others are in namesakes, oldest first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
 
 	// Server only.
 	byRef   map[Ref]*Actor
 	lastRef Ref // of the newest actor
-	// Stand-ins for placed actors that were destroyed or torn off. Clients that join later must
-	// be told that these actors are gone.
+
+	// Server only: stand-ins for placed actors that were destroyed or torn off. Clients that join
+	// later must be told that these actors are gone.
 	gonePlaced []*Actor
 }
 
@@ -108,12 +106,21 @@ func (t *actorTable) add(a *Actor) {
 func (t *actorTable) remove(a *Actor) {
 	t.alive.Add(-1)
 	t.all.Remove(&a.seats.world)
-	t.always.Remove(&a.seats.always)
+	t.removeAlways(a)
 	t.removeName(a)
 	if t.byRef[a.ref] == a {
 		delete(t.byRef, a.ref)
 	}
 }
+
+// addAlways adds an AlwaysRelevant actor to always.
+func (t *actorTable) addAlways(a *Actor) { t.always.Add(a, &a.seats.always) }
+
+// removeAlways removes an actor from always, if it's there.
+func (t *actorTable) removeAlways(a *Actor) { t.always.Remove(&a.seats.always) }
+
+// inAlways reports whether an actor is in always.
+func (t *actorTable) inAlways(a *Actor) bool { return a.seats.always != roster.Seat{} }
 
 // removeName removes an actor that has ended from placed or namesakes. If it was in placed, the
 // oldest remaining actor of that name takes its place.
@@ -134,8 +141,8 @@ func (t *actorTable) removeName(a *Actor) {
 }
 
 // A Ref is the network ID of an actor. Arguments, states and lists use it to refer to the actor
-// on both sides. 0 means no actor. A number is never used again while the server's world exists.
-// UE: FNetworkGUID.
+// on both sides. The zero Ref means no actor. The server's world never uses a Ref again.
+// UE (Unreal Engine's counterpart): FNetworkGUID.
 //
 // [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here.
 type Ref uint64
@@ -149,11 +156,11 @@ func (r Ref) String() string {
 
 // Actor returns the actor that ref names, or nil if it has ended or is not open here.
 //
-// On a server, if a client has sent the number in Raw bytes or in a type that decodes itself, use
+// On a server, if a client has sent the Ref in Raw bytes or in a type that decodes itself, use
 // [Conn.Actor] instead, because the client may name actors that it was never shown.
 //
-// A client of several servers should also use [Conn.Actor]. The servers number their actors
-// independently, and World.Actor just returns the first match.
+// A client of several servers should also use [Conn.Actor], because the servers number their actors
+// independently and World.Actor just returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -209,7 +216,7 @@ func (a *Actor) Owned() bool {
 // Alive reports whether the actor, or on a client its copy, has not ended yet.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the actor
+// end ends the actor on this side, server or client, and runs OnClose. It is a no-op if the actor
 // has already ended.
 func (a *Actor) end(reason CloseReason) {
 	if a.dead {
@@ -238,9 +245,8 @@ func (a *Actor) end(reason CloseReason) {
 // updateVisible recomputes which fields each client may see. It is called when the actor's owner
 // or a condition has changed.
 func (a *Actor) updateVisible() {
-	// The last encoded states may be out of date, because the class has an UpdateRate or because
-	// Run compares states only now and then. Clients must not see what the game has cleared
-	// since.
+	// The last encoded states may be out of date, because of an UpdateRate or because Run doesn't
+	// compare states in every step. Clients must not see what the game has cleared since.
 	a.compareAll()
 	for _, o := range a.openings {
 		o.updateVisible()
@@ -248,7 +254,7 @@ func (a *Actor) updateVisible() {
 }
 
 // noActor describes, in error texts, an actor that didn't come from a world.
-const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
+const noActor = "a nil *Actor or an Actor{}: use the one that Spawn returned or that the constructor received"
 
 // valid reports whether the actor came from a world. A nil *Actor or an Actor{} didn't.
 func (a *Actor) valid() bool { return a != nil && a.world != nil }
@@ -261,7 +267,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	// On a client there's at most one opening, but it may be on a connection other than c.
+	// On a client there's at most one opening, which may be on a connection other than c.
 	for _, o := range a.openings {
 		if o.conn == c {
 			return o
@@ -308,7 +314,7 @@ func (a *Actor) makeObjects() {
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
 		if !a.dead && a.own.object != nil {
-			// The constructor hasn't destroyed the actor, so list it.
+			// The constructor hasn't destroyed the actor, so list it among those of its class.
 			a.own.binding.actors.Add(a, &a.seats.class)
 		}
 	}
@@ -319,8 +325,8 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// bindComponents looks up the bindings of all components ahead of the constructors, because
-// any constructor may already call a component's method.
+// bindComponents looks up the bindings of all components. It must run before the constructors,
+// because any constructor may already call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -357,12 +363,12 @@ func (a *Actor) warnUnbound() {
 		}
 	}
 	if len(states) > 0 {
-		a.world.log.Warn("no Replicate or ReplicateList says where states are kept here",
+		a.world.log.Warn("states are not replicated here: call Replicate or ReplicateList for them",
 			"class", a.class.name, "states", strings.Join(states, ", "))
 	}
 }
 
-// Ref returns the number by which all sides know the actor.
+// Ref returns the network ID by which all sides know the actor.
 func (a *Actor) Ref() Ref {
 	if a == nil {
 		return 0

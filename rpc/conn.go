@@ -27,7 +27,7 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// A Conn is a connection to one peer. UE: UNetConnection.
+// A Conn is a connection to one peer. UE (Unreal Engine's counterpart): UNetConnection.
 //
 // Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime]. Call these methods on the world's goroutine.
@@ -39,19 +39,19 @@ type Conn struct {
 	world    *World
 	id       uint64 // unique in its world
 	server   bool   // this end is the server's
-	identity string // written under lobby.mu; read without it once loginAsked or joined is set
+	identity string // written under lobby.mu; may be read without it once loginAsked or joined is set
 
 	life life // the progress from login to end; safe for concurrent use
 
-	// The link and the machines that it drives. All are set before any other goroutine knows
-	// the connection.
+	// The link and the state machines that it drives. All are set before any other goroutine can
+	// reach the connection.
 	carrier   link.Carrier      // QUIC, or the carrier given to Attach
 	link      *link.Link        // has its own lock
 	machine   *bunch.Conn       // guarded by link.Lock, except Waited
 	sealed    *sealedCarrier    // nil if this side has none
 	trace     *trace.Tap        // nil without Config.Trace
 	extended  extend.Conn       // machines that package stream added
-	allowance *budget.Allowance // the part of Config.Rate and WorldRate; safe for concurrent use
+	allowance *budget.Allowance // this connection's part of Config.Rate and WorldRate; safe for concurrent use
 
 	// The handshake.
 	entry entry
@@ -98,7 +98,7 @@ func newClientConn(w *World, carrier link.Carrier) *Conn {
 	return c
 }
 
-// newConn returns what both ends of a connection have.
+// newConn returns the part of a Conn that both ends have in common.
 func newConn(w *World, carrier link.Carrier) *Conn {
 	return &Conn{
 		world:     w,
@@ -116,8 +116,8 @@ func newConn(w *World, carrier link.Carrier) *Conn {
 func (c *Conn) World() *World { return c.world }
 
 // Identity returns the identity that the server's Config.Authenticate returned for
-// the client's token. It is empty until the connection has joined. On a server,
-// Identity already returns it in Config.Login.
+// the client's token. It is empty until the connection has joined, except that on a
+// server Identity already returns it in Config.Login.
 func (c *Conn) Identity() string {
 	if c == nil || !c.life.joined.Load() && !c.life.loginAsked.Load() {
 		return ""
@@ -125,7 +125,7 @@ func (c *Conn) Identity() string {
 	return c.identity
 }
 
-// party identifies the peer across connections. Jobs that outlive a connection are charged to the
+// party identifies the peer across connections. Jobs that outlast a connection are charged to the
 // party's budget, and another connection of the same party may take over a transfer.
 //
 // If the peer has no identity, the party is its address. On a client, the party is always the
@@ -163,28 +163,28 @@ func (c *Conn) counts() bunch.Stats {
 	return c.machine.Stats()
 }
 
-// Sealed reports whether everything this end sends now goes out in sealed packets rather than in
+// Sealed reports whether this end currently sends everything in sealed packets rather than in
 // QUIC's datagrams: see [Config].Sealed. If it doesn't, [SealedStats] shows why.
 //
-// It takes at least a round trip from Dial until sealed packets are sent. The other end may
-// begin a moment later.
+// Sealed packets are first sent at least a round trip after Dial. The other end may begin a moment
+// later than this one.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
-// Done returns a channel that is closed when the connection has ended. Goroutines
-// and the socket may still exist then: see [Conn.Wait].
+// Done returns a channel that is closed when the connection has ended. At that time, goroutines of
+// the connection and its socket may still exist: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.life.done }
 
 // Wait waits until all goroutines of the connection have ended and, if Dial made the connection,
 // its socket is closed. That can take up to a second after Done, because the socket stays open to
-// repeat a close that was lost. A call of Config.Authenticate that ignores its context delays the
-// end of the goroutines until it returns.
+// repeat a close that was lost. It takes longer if a call of Config.Authenticate ignores its
+// context, because its goroutine ends only when the call returns.
 //
 // If ctx ends first, Wait returns its cause.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.life.stopped) }
 
 // Err returns why the connection ended, as a *CloseError, or nil until Done is closed.
 //
-// Err therefore still returns nil for a while after Close, although calls already have no effect:
+// For a while after Close, Err therefore still returns nil, although calls already have no effect:
 // a client's calls fail with ErrClosed, and a server's calls are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.life.done) {
@@ -205,14 +205,14 @@ func (c *Conn) closeError() *CloseError {
 	return e
 }
 
-// Close closes the connection once everything that was sent reliably has been delivered, or after
-// a second at the latest. Close returns without waiting: Done is closed when the connection has
-// ended.
+// Close closes the connection once everything that was sent reliably has been delivered or one
+// second has passed, whichever comes first. Close itself returns immediately: Done is closed when
+// the connection has ended.
 //
 // The peer receives code and reason. The code is one of the game's own codes, 1,024 or above, or
-// a suitable [Code] of this package. The reason is cut to 256 bytes. In case the close gets lost,
-// we repeat it for some round trips as long as the peer sends packets. A peer that misses all of
-// these closes times out.
+// a suitable [Code] of this package. The reason is truncated to 256 bytes. Since the close may get
+// lost, it is repeated for a few round trips for as long as the peer sends packets. A peer that
+// misses all of these closes times out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.life.stop(&CloseError{Code: code, Reason: reason}) {
 		return
@@ -226,7 +226,7 @@ func (c *Conn) Close(code Code, reason string) {
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection at once, without waiting for messages to be delivered. It is called
+// abort ends the connection immediately, without waiting for messages to be delivered. It is called
 // when the peer or this side has broken a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.life.stop(cause) {
@@ -253,8 +253,8 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue implements slog.LogValuer. On a client it adds the local address to tell apart the
-// clients of one program, since each world numbers its connections from 1.
+// LogValue implements slog.LogValuer. On a client, it adds the local address to tell the clients of
+// one program apart, because each world numbers its connections from 1.
 func (c *Conn) LogValue() slog.Value {
 	if c == nil {
 		return slog.StringValue(c.String())
@@ -273,8 +273,8 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// newMachine returns the machine that sends and receives the connection's messages. Until Join
-// it only accepts channel 0, and holds at most minReceiveLimit bytes for the peer.
+// newMachine returns the state machine that sends and receives the connection's messages. Until
+// Join, it accepts only channel 0, and holds at most minReceiveLimit bytes for the peer.
 func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch
@@ -283,8 +283,8 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	config.SendLimit = w.config.SendLimit
 	config.KeepAlive = 0
 	if !c.server {
-		// We don't leave keep-alives to QUIC. Its keep-alive packets are so small that a
-		// restarted server wouldn't answer them with a stateless reset.
+		// QUIC's own keep-alive packets are so small that a restarted server wouldn't answer them
+		// with a stateless reset, so the machine sends keep-alives.
 		config.KeepAlive = w.config.KeepAlive
 	}
 	config.Random = w.extended.Random(c.id)
@@ -292,14 +292,14 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
 	if err != nil {
-		panic(err) // NewWorld has validated the config
+		panic(err) // can't happen, because NewWorld has validated the config
 	}
 	machine.Refuse(bunch.Code(BunchPrematureChannel))
 	return machine
 }
 
-// origin returns the address to which the connection is charged in the per-address limits. It is
-// zero on a client.
+// origin returns the source address whose limits the connection counts towards. It is zero on a
+// client.
 func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
@@ -307,8 +307,8 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// start starts the link and the handshake. It returns why the world was closed, or nil if it
-// is open.
+// start starts the link and the handshake. If the world is closed, start does nothing and returns
+// the reason.
 func (c *Conn) start() *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.life.joined)
@@ -317,8 +317,8 @@ func (c *Conn) start() *CloseError {
 		config.Rate = c.allowance
 	}
 
-	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
-	// all of these fields are set.
+	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until this
+	// function has set all of these fields.
 	return w.lobby.attach(c, func() {
 		c.link = link.New(c.carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
@@ -347,21 +347,22 @@ func (c *Conn) joinWorld() (joined bool) {
 	c.applyReceiveLimit()
 	close(c.life.welcomed)
 
-	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
-	// further Dispatch follows, and we would warn that nobody drives the world.
+	// Expect the Dispatch before onWake causes it. In the reverse order, the Dispatch might already
+	// be over. In a world with nothing else to do, no other Dispatch would follow, and we would log
+	// that nobody drives the world.
 	c.expectDispatch()
 	c.onWake()
 	return true
 }
 
-// endOlderConns ends older connections of the same identity if there are more than
-// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
-// their end before it learns of c.
+// endOlderConns ends older connections of the same identity if there are now more than
+// Config.MaxConnsPerIdentity. It waits until they have ended, so that the world learns of their end
+// before it learns of c.
 func (c *Conn) endOlderConns() {
 	old, refused := c.world.lobby.claim(c)
 	if refused != nil {
-		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
-		// checked this, but others may have joined since.
+		// With RefuseLoginElsewhere, it's the new connection that ends. welcome has already checked
+		// this, but other connections may have joined since.
 		c.abort(refused)
 	}
 	c.entry.predecessors = append(c.entry.predecessors, old...)
@@ -376,9 +377,8 @@ func (c *Conn) endOlderConns() {
 	}
 }
 
-// finish ends the connection after its link has ended. The link calls it once, on a new
-// goroutine, because it has to wait for goroutines that use the link, such as the sealed
-// carrier's.
+// finish ends the connection after its link has ended. The link calls it once, on a new goroutine,
+// because finish waits for goroutines that use the link, such as the sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.markEnded(c)
@@ -404,18 +404,18 @@ func (c *Conn) finish() {
 	close(c.life.stopped)
 }
 
-// setPriority sets the priority of a channel that the server has opened to the priority of its
-// class. The server has done the same at its own end.
+// setPriority sets the priority of a channel that the server has opened to that of the actor's
+// class, as the server has done at its own end.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
-	// It's an error if the channel has closed already, which happens when the close arrives
-	// together with the open.
+	// An error means that the channel has already closed, because the close arrived together with
+	// the open.
 	_ = c.machine.SetPriority(channel, p)
 }
 
 // raiseReceiveLimit is called when the peer has to stop because too many bytes of its reliable
-// messages wait here. It raises the peer's limit if Config.ReceiveBudget allows.
+// messages are waiting here. It raises the peer's limit if Config.ReceiveBudget has room.
 func (c *Conn) raiseReceiveLimit() {
 	reserved := int(c.reserved.Load())
 	limit := c.world.lobby.memory.Grow(reserved, c.world.config.ReceiveLimit)
@@ -429,39 +429,43 @@ func (c *Conn) raiseReceiveLimit() {
 func (c *Conn) applyReceiveLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
-	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
-	// could set an older value.
+	// Load reserved while holding the lock, because otherwise the later of two concurrent calls
+	// could set the older value.
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
-// A backlog is how much reliable messages to a peer held in the last sample of World.sampleRates.
+// A backlog is the memory held by unacknowledged reliable messages to a peer. World.sampleRates
+// updates it at each of its samples.
 type backlog struct {
-	bytes int
-	freed uint64    // Stats.Freed of the machine
-	rate  float64   // bytes freed by acks from one sample to the next, smoothed
-	calm  time.Time // when bytes was last below minReceiveLimit
+	bytes     int       // at the last sample
+	freed     uint64    // Stats.Freed of the machine at the last sample
+	rate      float64   // bytes freed by acks from one sample to the next, smoothed
+	lastSmall time.Time // when bytes was last below minReceiveLimit
 }
 
-// set is called at each sample.
+// set records a sample.
 func (b *backlog) set(bytes int, freed uint64, now time.Time) {
 	b.rate += (float64(freed-b.freed) - b.rate) / 2
 	b.freed = freed
 	b.bytes = bytes
-	if bytes < minReceiveLimit || b.calm.IsZero() {
-		b.calm = now
+	if bytes < minReceiveLimit || b.lastSmall.IsZero() {
+		b.lastSmall = now
 	}
 }
 
-// maxSamples is the most samples that a backlog counts as taking until it is acknowledged.
+// maxSamples caps the number of samples until a backlog is acknowledged, which is infinite for a
+// peer that acknowledges nothing. Beyond that number, peers differ only in their bytes and in how
+// long they have held them.
 const maxSamples = 60
 
-// weight is the share of the blame if Config.SendBudget is exceeded: the bytes, multiplied by how
-// many samples it will take until they are acknowledged, and by the seconds that they have been
-// many. A second is added because even a new backlog takes memory.
+// weight says how much the connection is to blame if Config.SendBudget is exceeded: the bytes of
+// its backlog, multiplied by the number of samples until they are acknowledged at the current rate,
+// and by the seconds since the backlog was last small. One second is added because even a new
+// backlog takes memory.
 func (b *backlog) weight(now time.Time) float64 {
 	bytes := float64(b.bytes)
 	samples := min(max(1, bytes/max(1, b.rate)), maxSamples)
-	return bytes * samples * (now.Sub(b.calm).Seconds() + 1)
+	return bytes * samples * (now.Sub(b.lastSmall).Seconds() + 1)
 }
 
 // logClosed logs the error of a call or an open if it has closed the connection.
@@ -473,8 +477,8 @@ func (c *Conn) logClosed(err error) {
 }
 
 // openFailed returns the error for an open of an actor that the machine did not accept. If the
-// machine has failed because too much is waiting for the client (Config.SendLimit), openFailed also
-// closes the connection. The caller holds the link's lock.
+// machine has failed because it holds too much for the client (Config.SendLimit), openFailed also
+// aborts the connection. The caller holds the link's lock.
 func (c *Conn) openFailed(class *Class, err error) error {
 	var fatal *bunch.Error
 	switch {
@@ -495,12 +499,12 @@ func (c *Conn) openFailed(class *Class, err error) error {
 // describeOverLimit is like Actor.describeFull, but for Config.SendLimit. The caller holds the
 // link's lock.
 func (c *Conn) describeOverLimit() string {
-	return fmt.Sprintf("what waits for the other side's acks has reached %s (Config.SendLimit): %s",
+	return fmt.Sprintf("unacknowledged messages have reached the limit of %s (Config.SendLimit): %s",
 		statnet.Plural(c.world.config.SendLimit, "byte", "bytes"), c.describeUnacked())
 }
 
-// describeUnacked returns how much memory unacknowledged messages hold on the connection, which
-// calls these are, and what to do about that. The caller holds the link's lock.
+// describeUnacked describes, for an error, how much memory unacknowledged messages hold on the
+// connection, which calls these are, and what to do about them. The caller holds the link's lock.
 func (c *Conn) describeUnacked() string {
 	var held statnet.Holders
 	var untaken time.Duration
@@ -511,7 +515,7 @@ func (c *Conn) describeUnacked() string {
 			untaken = max(untaken, c.machine.Untaken(channel))
 		}
 	}
-	return fmt.Sprintf("%d bytes here, and open channels have %s; %s", c.machine.Stats().Unacked, held.String(), advice(untaken))
+	return fmt.Sprintf("%d bytes on this connection, with %s on open channels; %s", c.machine.Stats().Unacked, held.String(), advice(untaken))
 }
 
 // needsTick reports whether the connection needs a tick even if nothing arrives.
@@ -522,7 +526,7 @@ func (c *Conn) needsTick() bool {
 	case c.server && (c.shown.state.pending() || len(c.shown.unacked) > 0):
 		return true
 	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0:
-		// These time out.
+		// Waiting calls and requests may time out.
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Open() > 0
@@ -532,17 +536,17 @@ func (c *Conn) needsTick() bool {
 // for concurrent use.
 func (c *Conn) requestDispatch() {
 	if !c.life.joined.Load() {
-		// If nobody drove the world for a while, callers would keep connections that never join
-		// in memory. admit calls us again once a connection has joined.
+		// If nobody drove the world for a while, World.callers would keep connections that never
+		// join in memory. Once a connection has joined, admit calls requestDispatch again.
 		return
 	}
 	c.world.callers.Call(c, &c.inFrame.inCallers)
 	c.world.drive.Signal()
 }
 
-// expectDispatch makes a server log a warning if a client waits for a Dispatch and there is none
-// for undrivenTime. Otherwise neither end would notice. Call it before waking the world for that
-// Dispatch.
+// expectDispatch makes a server log a warning if there is no Dispatch for undrivenTime although a
+// client is waiting for one, because neither end would notice otherwise. Call it before waking the
+// world for that Dispatch.
 func (c *Conn) expectDispatch() {
 	if !c.server {
 		return
@@ -550,7 +554,7 @@ func (c *Conn) expectDispatch() {
 	// Don't let the timer refer to c, or it would keep an ended connection in memory.
 	w := c.world
 	w.lobby.expectDispatch(func() {
-		w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
+		w.log.Warn("clients are waiting for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a game function does not return",
 			"for", undrivenTime)
 	})
 }
@@ -568,8 +572,8 @@ type channelTable struct {
 	lastNumber uint64
 }
 
-// of returns the actor of a channel, or nil if there is none. Most messages are for the same
-// actor as the message before, so we remember the last result. The look-up in the map would often
+// of returns the actor of a channel, or nil if there is none. It caches the last result, because
+// most messages are for the same actor as the message before, and a lookup in the map would often
 // miss the processor's cache.
 func (t *channelTable) of(channel uint64) *Actor {
 	if t.last == nil || t.lastNumber != channel {
@@ -591,14 +595,14 @@ func (t *channelTable) set(channel uint64, a *Actor) {
 	t.byNumber[channel] = a
 }
 
-// sorted returns the numbers of the channels in ascending order. The order of a map would differ
-// from run to run.
+// sorted returns the numbers of the channels in ascending order. Iterating over the map would use a
+// different order in each run.
 func (t *channelTable) sorted() []uint64 { return slices.Sorted(maps.Keys(t.byNumber)) }
 
-// stats returns an entry for each open channel, sorted by number, with only the channel's number
-// and class filled in. The first is the control channel. actors is how many of the channels
-// belong to actors of the game, rather than to extensions such as package stream. It is safe for
-// concurrent use.
+// stats returns an entry for the control channel, followed by an entry for each open channel,
+// sorted by number. Only the channel's number and class are filled in. actors is the number of
+// channels that belong to actors of the game, rather than to extensions such as package stream.
+// stats is safe for concurrent use.
 func (t *channelTable) stats() (channels []ChannelStats, actors int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -644,23 +648,24 @@ func (ch Channel) Reliable() (out, slots int) {
 }
 
 // QueueTime estimates how long it will take, at the current delivery rate, to send all bytes that
-// wait on this channel and on other channels of the same or a higher priority. It returns 0 while
-// the rate is unknown.
+// are waiting on this channel and on other channels of the same or a higher priority. It returns 0
+// while the rate is unknown.
 func (ch Channel) QueueTime() (queued time.Duration) {
 	ch.withMachine(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
 	return queued
 }
 
-// Gate returns what is currently holding back the channel's calls. If there are several causes,
-// it returns the first in this list:
+// Gate returns what is currently holding up the channel's calls. If there are several causes, it
+// returns the first in this list:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
 //	earlier channel  the actor was closed for the client and is opening again: the client has yet to acknowledge that close
 //	flow control     the peer accepts no more reliable bytes until it has dispatched some: its Config.ReceiveLimit
-//	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
+//	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk (transfers of package stream)
 //	window           the path accepts no more packets: its congestion window or pace, or an outage
 //
-// Gate returns "" if nothing waits, or if the calls only wait for Flush. It ignores states.
+// Gate returns "" if no calls are waiting, or if they are only waiting for Flush. It ignores
+// states.
 func (ch Channel) Gate() (gate string) {
 	ch.withMachine(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
 	return gate

@@ -14,12 +14,15 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// copies is a client's record of its copies of the server's actors.
+// copies is a client's record of its copies of the server's actors. It is used only by the world's
+// goroutine.
 type copies struct {
-	byRef      map[Ref]*Actor
-	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
-	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
-	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
+	byRef     map[Ref]*Actor
+	reps      repNotifies              // OnRep functions to call after all states of a packet are applied
+	referrers refs.Index[Ref, replica] // by actor: the states that refer to it
+
+	// The names of actors that the server destroyed before they were placed here.
+	gonePlaced map[string]bool
 }
 
 func newCopies() copies {
@@ -41,15 +44,16 @@ func (s *copies) remove(a *Actor) {
 // returns a violation if the server names too many of them.
 func (s *copies) noteGone(o parsedOpen) *CloseError {
 	if len(s.gonePlaced) >= maxDetached {
-		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
-			o.name, len(s.gonePlaced))
+		return violationf(PayloadFail, "end of %q, which is not placed here: the limit of %d such names is reached",
+			o.name, maxDetached)
 	}
 	s.gonePlaced[o.name] = true
 	return nil
 }
 
 // maxDetached limits the copies without a channel (dormant, placed or torn off) that a client may
-// have. It's eight times the number of channels that a connection may have open.
+// have. It's eight times the number of channels that a connection may have open. An honest server
+// stays far below, but a hostile one must not be able to fill the client's memory.
 const maxDetached = 1 << 18
 
 // A parsedOpen is an open message parsed by a client.
@@ -61,12 +65,13 @@ type parsedOpen struct {
 	states []byte
 }
 
-// parseOpen is called on a client to parse and check an open message.
+// parseOpen parses and checks an open message from the server. classes are the world's classes, by
+// id.
 func parseOpen(message bunch.Message, classes []*Class) (o parsedOpen, violation *CloseError) {
 	r := wire.Reader{Left: message.Payload}
 	id := r.Uvarint(wire.Any)
 	o.flags = r.Byte()
-	o.ref = Ref(r.Positive(wire.Any, "its actor has no number"))
+	o.ref = Ref(r.Positive(wire.Any, "actor has no number"))
 	if o.flags&flagPlaced != 0 {
 		o.name = string(r.Bytes(maxNameBytes))
 	}
@@ -76,28 +81,27 @@ func parseOpen(message bunch.Message, classes []*Class) (o parsedOpen, violation
 		return o, violationf(PayloadFail, "open message of %d bytes on channel %d: %v",
 			len(message.Payload), message.Channel, r.Err)
 	case id >= uint64(len(classes)):
-		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d",
+		return o, violationf(PayloadFail, "open message on channel %d has unknown class %d; there are %d",
 			message.Channel, id, len(classes))
 	case o.flags&^(flagOwned|flagState|flagPlaced) != 0:
-		return o, violationf(PayloadFail, "open message on channel %d has flags %#x", message.Channel, o.flags)
+		return o, violationf(PayloadFail, "open message on channel %d has unknown flags %#x", message.Channel, o.flags)
 	case o.flags&flagPlaced != 0 && !validName(o.name):
-		return o, violationf(PayloadFail, "open message on channel %d places actor %d under the name %q",
-			message.Channel, o.ref, o.name)
+		return o, violationf(PayloadFail, "open message on channel %d has invalid name %q for actor %d",
+			message.Channel, o.name, uint64(o.ref))
 	}
 	o.class = classes[id]
 	return o, nil
 }
 
-// openActor is called on a client when the server opens an actor. It makes a copy of the actor.
-// If there is already a dormant or placed copy without a channel, that copy gets the channel
-// instead.
+// openActor is called on a client when the server opens an actor. It makes a copy of the actor,
+// unless there is already a dormant or placed copy that gets the channel instead.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := parseOpen(message, w.table.all())
 	if violation != nil {
 		return violation
 	}
-	// If the client knows the actor's number, OnRep has already run for the states that refer to
-	// it.
+	// If the client already knows the actor by this Ref, OnRep has already run for the states that
+	// refer to it.
 	known := c.copies.byRef[o.ref] != nil
 	a, violation := w.adopt(c, message, o)
 	switch {
@@ -131,13 +135,13 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	c.channels.set(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
 	if message.Close {
-		// The server has destroyed the actor already, so its copy ends when we return,
-		// even if the constructor panics.
+		// The server has already destroyed the actor, so its copy must end when we return, even if
+		// the constructor panics.
 		defer w.closeCopy(c, a, message.Channel, Destroyed)
 	}
 
-	// Make its objects, read their first states, then run the calls that were waiting for the
-	// actor.
+	// Make its objects before reading their first states, and run the calls that were waiting for
+	// the actor last, because they may expect these states.
 	if isNew {
 		w.introduce(a)
 	}
@@ -165,10 +169,10 @@ func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *Cl
 	case a == nil:
 		return nil, nil
 	case !a.dormancy.on || a.class != o.class || a.name != o.name:
-		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
+		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q contradicts existing copy %v %q (open %v, dormant %v, torn off %v)",
 			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
 	case a.conn == nil:
-		// We've placed this copy, and this is the first time that the server opens it.
+		// The game has placed this copy, and this is the first time that the server opens it.
 		a.conn = c
 		a.ref = o.ref
 		c.copies.byRef[o.ref] = a
@@ -187,12 +191,12 @@ func (w *World) introduce(a *Actor) {
 func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 	if o.flags&flagState == 0 {
 		if len(o.states) > 0 {
-			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(o.states))
+			return violationf(PayloadFail, "open message of %v has %d bytes left over", a, len(o.states))
 		}
 		return nil
 	}
 	if fields, _, err := state.ReadMask(o.states, a.class.fields); err == nil && fields&a.class.lists != 0 {
-		return violationf(PayloadFail, "open message of %v: a list, which may only come later", a)
+		return violationf(PayloadFail, "open message of %v contains a list, which is only allowed in updates", a)
 	}
 	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
 	if violation == nil {
@@ -205,7 +209,7 @@ func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 // actor.
 func (a *Actor) handleOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
-		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
+		return violationf(PayloadFail, "invalid owner message for %v: %#x", a, payload)
 	}
 	a.setOwned(payload[0] == flagOwned)
 	return nil
@@ -227,10 +231,10 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 		rest, err = c.copies.readFields(a, fields, rest, message.Number)
 	}
 	if err != nil {
-		return violationf(PayloadFail, "state of %v, %d bytes: %v", a, len(message.Payload), err)
+		return violationf(PayloadFail, "state of %v in %d bytes: %v", a, len(message.Payload), err)
 	}
 	if len(rest) > 0 {
-		return violationf(PayloadFail, "state of %v: %d bytes left over of %d", a, len(rest), len(message.Payload))
+		return violationf(PayloadFail, "state of %v has %d of %d bytes left over", a, len(rest), len(message.Payload))
 	}
 	if log := w.logs.Debug(logs.Rep); log != nil {
 		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(message.Payload), "packet", message.Number)
@@ -238,18 +242,18 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods. On the server, these calls have waited until the
-// states before them were sent.
+// runQueued runs calls of ForceQueue methods, which the server has sent behind the states that they
+// depend on.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
-	// OnRep has to run before the calls, too.
+	// Since these calls follow the states, OnRep must also run before them.
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.life.closing.Load(); {
 		call := r.Bytes(wire.Any)
 		if r.Err != nil {
-			return violationf(PayloadFail, "calls behind the state of %v, %d bytes: %v", a, len(calls), r.Err)
+			return violationf(PayloadFail, "ForceQueue calls on %v in %d bytes: %v", a, len(calls), r.Err)
 		}
 		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
-			return violationf(PayloadFail, "a call behind the state of %v that is of no ForceQueue method", a)
+			return violationf(PayloadFail, "call sent with the state of %v is not a ForceQueue method", a)
 		}
 		if violation := w.invoke(c, a, call); violation != nil {
 			return violation
@@ -268,12 +272,12 @@ func (s *copies) readFields(a *Actor, fields state.Mask, b []byte, packet uint64
 		r := a.states.of(d)
 		switch {
 		case d.isList() && fields != 1<<i:
-			return nil, fmt.Errorf("the list %s beside other fields", d.name)
+			return nil, fmt.Errorf("list %s must not be combined with other fields", d.name)
 		case d.isList():
 			// A list takes up all of the update.
 			return nil, s.readList(r, b, packet)
 		case r == nil || packet < a.states.newest[i]:
-			// Either no object here has the state, or a newer packet has overtaken this one and has
+			// Either no object here has the state, or a newer packet has overtaken this one and
 			// already set the field.
 			b, err = d.plan.Skip(b, i-d.first)
 		default:
@@ -313,13 +317,16 @@ type repNotifies struct {
 	packet   uint64    // number of the newest packet
 }
 
-// callRepNotifies calls OnRep for all states that the newest packet changed. UE:
-// FObjectReplicator::CallRepNotifies.
+// pending reports whether any OnRep function has yet to run.
+func (p *repNotifies) pending() bool { return len(p.replicas) > 0 }
+
+// callRepNotifies calls OnRep for all states that the newest packet changed. UE (Unreal Engine's
+// counterpart): FObjectReplicator::CallRepNotifies.
 func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
-		p.next++ // don't repeat the call if it panics
+		p.next++ // first, so that a call that panics isn't repeated
 		r.indexReferences(c.copies.referrers)
 		r.repNotify(w, 0)
 	}
@@ -343,19 +350,19 @@ func (s *copies) notifyReferrers(w *World, ref Ref) {
 // handleClose is called on a client when the server closes an actor's channel.
 func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
 	reason, last := parseClose(message.Payload)
-	keeps := reason.keepsCopy() || a.keepsPlaced(reason)
-	detached := len(c.copies.byRef) - len(c.channels.byNumber)
+	staysHere := reason == TearOff || a.detaches(reason)
+	withoutChannel := len(c.copies.byRef) - len(c.channels.byNumber)
 	switch {
 	case reason > TearOff:
-		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
-	case len(last) > 0 && !reason.keepsCopy():
-		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(last))
-	case keeps && detached >= maxDetached:
-		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already",
+		return violationf(PayloadFail, "close of %v has unknown reason %d", a, reason)
+	case len(last) > 0 && !reason.carriesState():
+		return violationf(PayloadFail, "close of %v for %v has %d bytes left over", a, reason, len(last))
+	case staysHere && withoutChannel >= maxDetached:
+		return violationf(PayloadFail, "close of %v for %v: the limit of %d copies without a channel is reached",
 			a, reason, maxDetached)
 	}
 
-	// The copy gets its last state, and OnRep runs for it, while it still has its channel.
+	// Apply the last state and run OnRep for it while the copy still has its channel.
 	if len(last) > 0 {
 		if violation := w.applyLastState(c, a, last); violation != nil {
 			return violation
@@ -381,14 +388,14 @@ func (w *World) applyLastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
 
-// closeCopy is called on a client when a copy has lost its channel. Depending on the reason,
-// the copy stays as it is, is torn off, or ends.
+// closeCopy is called on a client when a copy has lost its channel. Depending on the reason, the
+// copy stays as it is, is torn off, or ends.
 func (w *World) closeCopy(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.channels.set(channel, nil)
 	c.requests.endOf(a, reason)
 	a.openings = nil
 	switch {
-	case reason == Dormancy || a.keepsPlaced(reason):
+	case a.detaches(reason):
 		a.dormancy.on = true
 	case reason == TearOff:
 		w.tearOffCopy(a)
@@ -410,7 +417,7 @@ func (w *World) tearOffCopy(a *Actor) {
 	}
 }
 
-// endCopy ends a client's copy, then runs OnRep for the states that refer to it. c is nil if
+// endCopy ends a client's copy, and then runs OnRep for the states that refer to it. c is nil if
 // the copy was placed and the server never opened it.
 func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	if c == nil {

@@ -210,7 +210,7 @@ func (f *forger) step() {
 	switch what {
 	case 0:
 		payload := []byte{[]byte{0, 1, 1, 1, 2, 3, 4}[f.IntN(7)]}
-		if CloseReason(payload[0]).keepsCopy() && f.refs[i] < 6 && f.IntN(2) == 0 {
+		if CloseReason(payload[0]).carriesState() && f.refs[i] < 6 && f.IntN(2) == 0 {
 			payload = f.fields(payload)
 		}
 		_ = c.machine.Close(channel, payload)

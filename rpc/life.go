@@ -10,24 +10,23 @@ import (
 
 	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/logs"
-	"github.com/quivernet/quiver/internal/roster"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A life is a connection's progress from login to end. Its flags are set once and stay set, except
-// for admitted. It is safe for concurrent use, again except for admitted.
+// A life is a connection's progress from login to end. Each flag is set once and stays set, except
+// for admitted. A life is safe for concurrent use, again except for admitted.
 type life struct {
 	loginAsked atomic.Bool                // server: Config.Login was called, and identity is set
 	joined     atomic.Bool                // written under lobby.mu
 	admitted   bool                       // in World.announced; used only by the world's goroutine
-	closing    atomic.Bool                // we have closed it; nothing more is dispatched or sent
-	cause      atomic.Pointer[CloseError] // why we closed it; set by the first call of stop
+	closing    atomic.Bool                // this side closed it; nothing more is dispatched or sent
+	cause      atomic.Pointer[CloseError] // why this side closed it; set by the first call of stop
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // we refused the login and have logged it already
+	refused    atomic.Bool                // this side refused the login and logged that
 
-	// Each is closed: welcomed when joined, done when both carriers have ended (OnDisconnect may
-	// not have run yet), and stopped when all goroutines have ended and all sockets are closed.
-	welcomed, done, stopped chan struct{}
+	welcomed chan struct{} // closed when the connection joins
+	done     chan struct{} // closed when both carriers have ended, maybe before OnDisconnect
+	stopped  chan struct{} // closed when all goroutines have ended and all sockets are closed
 
 	work sync.WaitGroup // the connection's goroutines, which end soon after the link
 }
@@ -43,8 +42,8 @@ func newLife() life {
 // over reports whether the connection was closed by this side or has ended.
 func (l *life) over() bool { return l.closing.Load() || l.ended.Load() }
 
-// usable reports whether messages may be sent, which is the case from Join until the connection
-// is closed or ends.
+// usable reports whether messages may be sent, which they may from Join until the connection is
+// closed or ends.
 func (l *life) usable() bool { return l.joined.Load() && !l.over() }
 
 // beforeJoin reports whether the connection hasn't joined yet but still may.
@@ -54,7 +53,7 @@ func (l *life) beforeJoin() bool { return !l.joined.Load() && !l.over() }
 // may. Such a client may already own actors that Login has given to it.
 func (l *life) mayJoin() bool { return l.loginAsked.Load() && l.beforeJoin() }
 
-// stop marks the connection as closed by this side. It returns true for the first call; further
+// stop marks the connection as closed by this side. Only the first call returns true, and further
 // calls have no effect.
 func (l *life) stop(cause *CloseError) (first bool) {
 	if !l.closing.CompareAndSwap(false, true) {
@@ -74,7 +73,13 @@ type admission struct {
 	joining   []*Conn      // joined, and waiting to be admitted
 	ending    []*Conn      // ended, and waiting to be expelled
 	loggingIn []*handshake // waiting until ended connections of the same identity are expelled
-	greeting  greeting     // greets the last connection admitted, until its tasks have run
+
+	// The connection whose tasks from admit are running: OnConnect runs first, and then the
+	// AlwaysRelevant actors open. Because of this order, an actor that OnConnect gives to the
+	// connection opens as the connection's own. UE (Unreal Engine's counterpart): nothing
+	// replicates to a connection before PostLogin returns.
+	current  *Conn           // nil if there is none
+	excluded map[*Actor]bool // don't open these, because the game has called CloseTo(current)
 
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -97,8 +102,8 @@ func (m *admission) takeInbox() {
 }
 
 // endedBefore returns the ended connections whose OnDisconnect must run before OnConnect of c. On a
-// server, these are the earlier connections of the same identity. On a client, they are all earlier
-// connections.
+// server, these are the earlier connections of the same identity. On a client, they are all of its
+// earlier connections.
 func (m *admission) endedBefore(c *Conn) (before []*Conn) {
 	for _, old := range m.ending {
 		sameClient := !c.server || c.identity != "" && c.identity == old.identity
@@ -106,14 +111,14 @@ func (m *admission) endedBefore(c *Conn) (before []*Conn) {
 			continue
 		}
 		if old.life.admitted || slices.Contains(m.joining, old) {
-			before = append(before, old) // it joined first
+			before = append(before, old) // it joined before c
 		}
 	}
 	return before
 }
 
-// logInWaiting tries each login in loggingIn again. decideLogin puts a login back if it still has
-// to wait.
+// logInWaiting decides again about each login in loggingIn. decideLogin puts a login back if it
+// still has to wait.
 func (m *admission) logInWaiting() {
 	for range m.loggingIn {
 		h := m.loggingIn[0]
@@ -124,16 +129,17 @@ func (m *admission) logInWaiting() {
 
 // admitTime is the time after which a Dispatch stops admitting connections. It admits at least one.
 //
-// Each admission opens all actors that are open for everybody, and opening 10,000 of them takes
-// 20 ms. When a server restarts, all of its clients may join at the same moment.
+// Each admission opens all AlwaysRelevant actors, which takes 20 ms for 10,000 of them. When a
+// server restarts, all of its clients may join at the same moment, so without a limit a single
+// Dispatch could take seconds. 8 ms is a quarter of a tick at 30 Hz.
 const admitTime = 8 * time.Millisecond
 
 // admitJoined admits connections that have joined, until admitTime is used up. The rest wait for
-// the next Dispatch. A connection also waits while an earlier connection of the same client has not
+// the next Dispatch. A connection also waits until all earlier connections of the same client have
 // been expelled.
 //
-// spent is the part of admitTime that an earlier call in this Dispatch has used. The result also
-// includes the time used by this call.
+// spent is the part of admitTime that earlier calls in this Dispatch have used, and the result is
+// spent plus the time that this call has used.
 func (m *admission) admitJoined(spent time.Duration) time.Duration {
 	w := m.world
 	if len(m.joining) == 0 {
@@ -142,7 +148,8 @@ func (m *admission) admitJoined(spent time.Duration) time.Duration {
 	began := time.Now().Add(-spent)
 	for i := 0; i < len(m.joining) && time.Since(began) < admitTime; {
 		c := m.joining[i]
-		if slices.ContainsFunc(c.entry.predecessors, func(old *Conn) bool { return slices.Contains(m.ending, old) }) {
+		isEnding := func(old *Conn) bool { return slices.Contains(m.ending, old) }
+		if slices.ContainsFunc(c.entry.predecessors, isEnding) {
 			i++
 			continue
 		}
@@ -170,7 +177,7 @@ func (m *admission) admit(c *Conn) {
 	}
 	w.game.Later(c, tasks.Doing{}, func() { w.tellGonePlaced(c) })
 	m.openOwned(c)
-	m.greeting.conn = c
+	m.current = c
 	for _, hook := range m.onConnect {
 		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
 	}
@@ -178,38 +185,30 @@ func (m *admission) admit(c *Conn) {
 		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
 	for a := range w.actors.always.all {
-		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { m.greeting.show(a) })
+		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { m.openForCurrent(a) })
 	}
-	w.game.Later(c, tasks.Doing{}, func() { m.greeting = greeting{} })
+	w.game.Later(c, tasks.Doing{}, func() { m.current, m.excluded = nil, nil })
 }
 
-// A greeting is the part of a connection's admission in which OnConnect runs and then the
-// AlwaysRelevant actors open. Because of this order, an actor that OnConnect gives to the
-// connection opens as the connection's own. UE: nothing replicates to a connection before
-// PostLogin returns.
-type greeting struct {
-	conn   *Conn           // the connection that is joining, or nil
-	closed map[*Actor]bool // don't open these, because the game has called CloseTo(conn) for them
-}
-
-// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It is
-// called when the actor's turn comes, or earlier if OnConnect calls one of its Multicasts.
-func (g *greeting) show(a *Actor) {
-	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
-	if g.conn != nil && isListed && !g.closed[a] {
-		_ = a.openAlways(g.conn)
+// openForCurrent opens an AlwaysRelevant actor for the connection that is being admitted, if there
+// is one. It is called when the actor's turn comes, or earlier if OnConnect calls one of its
+// Multicasts. It does nothing if the actor was destroyed or torn off since admit queued the open.
+func (m *admission) openForCurrent(a *Actor) {
+	if m.current != nil && m.world.actors.inAlways(a) && !m.excluded[a] {
+		_ = a.ensureOpenLogged(m.current)
 	}
 }
 
-// close prevents this greeting from opening an actor that the game has closed for c.
-func (g *greeting) close(a *Actor, c *Conn) {
-	if c != g.conn {
+// exclude is called when the game closes an actor for c. If c is being admitted, it prevents
+// openForCurrent from opening the actor.
+func (m *admission) exclude(a *Actor, c *Conn) {
+	if c != m.current {
 		return
 	}
-	if g.closed == nil {
-		g.closed = make(map[*Actor]bool)
+	if m.excluded == nil {
+		m.excluded = make(map[*Actor]bool)
 	}
-	g.closed[a] = true
+	m.excluded[a] = true
 }
 
 // openOwned queues the opens of the actors that Config.Login has given to a connection, and of
@@ -219,8 +218,8 @@ func (m *admission) openOwned(c *Conn) {
 	for root := range c.shown.owned.all {
 		for _, a := range root.withOwned(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
-				if a.conn == c { // a hook may have given the actor to somebody else
-					_ = a.openAlways(c)
+				if a.conn == c { // a hook may have given the actor to another owner
+					_ = a.ensureOpenLogged(c)
 				}
 			})
 		}
@@ -233,8 +232,8 @@ func (m *admission) expelEnded() {
 	w := m.world
 	for i := 0; i < len(m.ending); {
 		c := m.ending[i]
-		late := !c.life.closing.Load() && c.turn.waitForLate()
-		if late || slices.Contains(m.joining, c) {
+		mustWait := !c.life.closing.Load() && c.turn.waitForLate()
+		if mustWait || slices.Contains(m.joining, c) {
 			i++
 			continue
 		}
@@ -252,7 +251,7 @@ func (m *admission) expel(c *Conn) {
 	if c.watched != nil {
 		w.dos.detector.Leave(c.watched.peer)
 	}
-	w.relevance.connLeaves(w.announced, c)
+	w.relevance.removeConn(w.announced, c)
 	w.lobby.free(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
 	w.frame.remove(c)
@@ -288,8 +287,8 @@ func (m *admission) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor clears one channel of a connection that has ended. On a server, the actor is just no
-// longer open there. On a client, the copy ends.
+// endActor clears one channel of a connection that has ended. On a client, the actor's copy ends as
+// well.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels.byNumber[channel]
 	if a == nil {
@@ -300,15 +299,15 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
-		// Drop the references in its states first. Otherwise, if the states refer to a torn-off
-		// copy, OnRep would run later, when that copy ends.
+		// First drop the references in its states. If they refer to a torn-off copy, OnRep would
+		// otherwise run when that copy ends later.
 		a.states.removeReferences(c)
 		a.end(Disconnected)
 	}
 }
 
-// endDetached is called after the client's connection has ended, to end a copy whose channel had
-// closed earlier. A torn-off copy survives, because it belongs to the client.
+// endDetached ends a client's copy whose channel closed before the connection ended. A torn-off
+// copy stays, because it belongs to the client.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
 		a.states.removeReferences(c)

@@ -12,7 +12,8 @@ import (
 )
 
 // A List is an ordered map that the server replicates item by item. It is a field of one of the
-// game's own objects, and its zero value is an empty list. UE: FFastArraySerializer.
+// game's own objects, and its zero value is an empty list. UE (Unreal Engine's counterpart):
+// FFastArraySerializer.
 //
 // Only changed items and removals are sent, and they are resent until the client has them. The
 // order of the items may differ between the two ends.
@@ -38,11 +39,11 @@ func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 //
 // On a client, Set only changes the copy, and only until the server changes the item.
 //
-// If a key or value cannot be encoded, for example because a string exceeds its bound, no
-// client gets the item. [Spawn] then fails, or the next Flush logs the error.
+// If a key or value can't be encoded, for example because a string exceeds its bound, no client
+// gets the item: [Spawn] fails, or the next Flush logs the error.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
-		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w",
+		return errorf("rpc: Set of new key %v: list has %d keys; the limits are %d at a time and %d in its lifetime: %w",
 			key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
 	}
 	return nil
@@ -55,10 +56,10 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
 // NewList declares that actors of class have a list of the given name, with keys of type K and
-// values of type V. It panics if K or V cannot be replicated.
+// values of type V. It panics if K or V can't be replicated.
 //
-// An encoded item may take at most 1,000 bytes. K and V may be of the same types as the fields of
-// a [State], but without conditions. K may be a [Ref], but must not contain floats.
+// The encoding of an item has at most 1,000 bytes. K and V may be of the same types as the fields
+// of a [State], but without conditions. K may be a [Ref], but must not contain floats.
 //
 // A string or slice needs a tag with its bound, so it must be the field of a struct. For example,
 // K can be struct{ Name string `quiver:"max=32"` }.
@@ -107,8 +108,8 @@ func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn fu
 	bound.onChange = fn
 }
 
-// A boundList is a list that ReplicateList has added to a binding. It knows where the objects
-// have the list.
+// A boundList is the result of a call to ReplicateList. It knows where the objects of a binding
+// keep the list.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]
@@ -133,8 +134,8 @@ type itemReplica interface {
 	replica
 	keyed.Items
 
-	// Watch is called with true when the actor opens for its first connection, and with false
-	// once it is no longer open for any connection.
+	// Watch starts or stops keeping track of changes. It is called with true when the actor opens
+	// for its first connection, and with false once it is no longer open for any connection.
 	Watch(on bool)
 
 	// EncodeAll encodes all items, including items that were set while the list wasn't watched.
@@ -163,7 +164,8 @@ func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
 
-// These methods concern fields, which a list doesn't have.
+// The following methods of replica concern fields. They do nothing, because a list has items
+// instead.
 
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
@@ -174,10 +176,10 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 	return r.copy.Read(b, packet, r.bound.onChange != nil)
 }
 
-func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
+func (r *listReplica[T, K, V]) repNotify(w *World, changed Ref) {
 	w.game.Doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
-	if moved != 0 {
-		r.notifyMoved(moved)
+	if changed != 0 {
+		r.notifyReferring(changed)
 		return
 	}
 	for change, ok := r.copy.Next(); ok; change, ok = r.copy.Next() {
@@ -185,20 +187,20 @@ func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	}
 }
 
-// notifyMoved calls OnList's function for the items that refer to the actor moved, which has just
+// notifyReferring calls OnList's function for the items that refer to the actor ref, which has just
 // opened or ended here.
-func (r *listReplica[T, K, V]) notifyMoved(moved Ref) {
+func (r *listReplica[T, K, V]) notifyReferring(ref Ref) {
 	if r.bound.onChange == nil {
 		return
 	}
-	for key, value := range r.copy.Naming(uint64(moved)) {
+	for key, value := range r.copy.Naming(uint64(ref)) {
 		r.bound.onChange(r.object, ListChange[K, V]{Key: key, Value: value})
 	}
 }
 
 func (r *listReplica[T, K, V]) unindexReferences(index refs.Index[Ref, replica]) {
 	if r.bound.declared.refers {
-		// The items count as if they no longer referred to anything.
+		// Make the items count as if they no longer referred to anything.
 		r.copy.Unname()
 		r.indexReferences(index)
 	}

@@ -41,7 +41,7 @@ func TestMulticastToNobodyIsTold(t *testing.T) {
 		said := func(a *Actor) int {
 			log.Reset()
 			require.NoError(t, blast.Call(a, 1))
-			return strings.Count(log.String(), "a Multicast reaches nobody but the owner")
+			return strings.Count(log.String(), "Multicast reaches only the owner")
 		}
 		named := n.spawn(0)
 		require.NoError(t, named.OpenTo(n.conns[1]))
@@ -82,7 +82,7 @@ func TestDebugRecordsByCategory(t *testing.T) {
 			"partial":   "rpc=Hero.Bulk channel=",
 			"reliable":  "entries=3 out=",
 			"rep":       `msg="states sent"`,
-			"dormancy":  `msg="falls asleep"`,
+			"dormancy":  `msg="goes dormant"`,
 		} {
 			got := lines(category)
 			require.NotEmpty(t, got, category)

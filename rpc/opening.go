@@ -11,41 +11,43 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// OpenTo opens the actor for c, unless it is open there already. The client gets the actor's
+// OpenTo opens the actor for c, unless it is already open there. The client gets the actor's
 // current states, and all calls from now on. Only the server may call OpenTo.
 //
 // If c may still have an earlier copy, because CloseTo was called within the last round trip, the
-// open waits until we know that c has ended that copy. The copy of a dormant actor falls asleep
-// again at the next Flush. If c has begun to close and does not have the actor, OpenTo returns
+// open waits until c has acknowledged the end of that copy. The copy of a dormant actor goes
+// dormant again at the next Flush. If c is closing and doesn't have the actor, OpenTo returns
 // [ErrClosed], even before OnDisconnect has run.
 //
-// If the class has [At] or [Relevant], the actor closes once it has not been relevant to c
-// for 5 s, and calling OpenTo again does not prolong this. For a spectator who must see
-// everything, let Relevant return true.
+// If the class has [At] or [Relevant], the actor closes once it hasn't been relevant to c for 5 s,
+// and calling OpenTo again doesn't extend that time. For a spectator who must see everything, let
+// Relevant return true.
 //
 // If the actor is [OnlyRelevantToOwner], OpenTo returns an error for all but its owner.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
 	}
-	if c == nil || c.world != a.world {
-		return errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
+	switch {
+	case c == nil:
+		return errorf("rpc: OpenTo of %v for a nil *Conn: %w", a, ErrWrongRole)
+	case c.world != a.world:
+		return errorf("rpc: OpenTo of %v for %v: connection belongs to another world: %w", a, c, ErrWrongRole)
+	case a.relevancy.onlyOwner && a.conn != c:
+		return errorf("rpc: OpenTo of %v for %v: actor is OnlyRelevantToOwner, and its owner is %s: %w", a, c, a.ownerName(), ErrNotOwner)
 	}
-	if a.relevancy.onlyOwner && a.conn != c {
-		return errorf("rpc: OpenTo of %v for %v: it is OnlyRelevantToOwner, and its owner is %s: %w", a, c, a.ownerName(), ErrNotOwner)
+	if err := a.ensureOpen(c); err != nil {
+		return err
 	}
-	err := a.ensureOpen(c)
-	if err == nil {
-		a.relevancy.openedByGame = true
-		if !a.relevancy.onlyOwner {
-			c.shown.opened[a] = true
-		}
+	a.relevancy.openedByGame = true
+	if !a.relevancy.onlyOwner {
+		c.shown.opened[a] = true
 	}
-	return err
+	return nil
 }
 
 // ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If that
-// copy was about to be closed, it stays open.
+// copy is about to be closed, ensureOpen cancels the close.
 func (a *Actor) ensureOpen(c *Conn) error {
 	a.cancelClose(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -54,9 +56,9 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
-// openAlways is like ensureOpen, but logs any error before returning it. It does nothing for an
-// actor that has ended or was torn off while the open was queued.
-func (a *Actor) openAlways(c *Conn) error {
+// ensureOpenLogged is like ensureOpen, but logs any error before returning it. It does nothing for
+// an actor that has ended or was torn off while the open was queued.
+func (a *Actor) ensureOpenLogged(c *Conn) error {
 	if a.dead || a.tornOff {
 		return nil
 	}
@@ -68,10 +70,10 @@ func (a *Actor) openAlways(c *Conn) error {
 	return err
 }
 
-// open opens the actor for c. It must not be open there yet.
+// open opens the actor for c, where it must not be open yet.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
-		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
+		return errorf("rpc: open of %v for %v: %w", a, c, ErrClosed)
 	}
 	message, err := a.openMessage(c, c.terms.maxBunch)
 	if err != nil {
@@ -83,10 +85,10 @@ func (a *Actor) open(c *Conn) error {
 	c.link.Unlock()
 	if err != nil {
 		c.logClosed(err)
-		return errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
+		return errorf("rpc: open of %v for %v: %w", a, c, err)
 	}
 
-	hadCopy := c.shown.hasDetached(a) // if so, the copy may still have removed list items
+	hadCopy := c.shown.hasDetached(a) // if so, the copy may have list items that were removed since
 	a.forgetDetached(c)
 	o := &opening{
 		actor:      a,
@@ -99,16 +101,12 @@ func (a *Actor) open(c *Conn) error {
 	}
 
 	a.openings = append(a.openings, o)
-	c.shown.openings[a] = o
-	if a.awaitsAcks() {
-		c.shown.unacked = append(c.shown.unacked, o)
-	}
-	c.shown.view.add(o)
+	c.shown.add(o)
 	c.channels.set(channel, a)
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
 
-	// Lists aren't part of the open. They follow in updates.
+	// Lists aren't part of the open message, so they follow in updates.
 	o.markLists(hadCopy)
 	o.mark(a.class.lists)
 	if a.dormancy.on {
@@ -117,8 +115,8 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel and sends the open on it. If that fails, it closes the channel again.
-// The caller holds the link's lock.
+// openOn opens a channel and sends the open message on it. If the send fails, openOn closes the
+// channel again. The caller holds the link's lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
@@ -133,14 +131,14 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // channelOn opens a channel for the actor. If an earlier channel of the same actor was closed,
 // nothing is sent on the new channel until the client has acknowledged that close.
 //
-// If the connection has used up all channel numbers, channelOn ends it. The client gets a new
-// set of numbers when it connects again. The caller holds the link's lock.
+// If the connection has used up all channel numbers, channelOn aborts it, because the client gets
+// a new set of numbers when it reconnects. The caller holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		if c.machine.UsedUp() {
 			c.abort(&CloseError{
 				Code:   ServerFull,
-				Reason: "all channel numbers of the connection are used; a new one has others",
+				Reason: "connection has used up its channel numbers: reconnect",
 				cause:  err,
 			})
 		}
@@ -154,7 +152,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
+// reopen opens the actor for all clients whose copy was detached for one of the reasons.
 func (a *Actor) reopen(reasons ...CloseReason) {
 	for _, c := range slices.Clone(a.dormancy.detachedAt) {
 		if !c.usable() || !slices.Contains(reasons, c.shown.detached[a]) {
@@ -167,32 +165,32 @@ func (a *Actor) reopen(reasons ...CloseReason) {
 	}
 }
 
-// logNotOpened logs that an actor couldn't be opened. It logs at most once a second per
-// connection, since every Flush fails again for a client without a free channel.
+// logNotOpened logs that an actor couldn't be opened. It logs at most once a second per connection,
+// because for a client without a free channel, every Flush fails again.
 func (a *Actor) logNotOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
 }
 
-// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged the open of
-// an actor of the class. It panics if there is a function already. UE: OpenAcked of the actor's
-// channel.
+// OnOpenAcked registers fn to run on the server, in Dispatch, when a client has acknowledged the
+// open of an actor of the class. OnOpenAcked panics if the class already has such a function.
+// UE (Unreal Engine's counterpart): OpenAcked of the actor's channel.
 //
-// Calls and states that are sent to the client from then on cannot arrive before the actor. The
-// client makes its copy in its next Dispatch at the latest. The acknowledgment doesn't mean that
-// the game on the client has finished its own work for the copy, such as loading a level. The
-// game must report this with a call.
+// Calls and states that are sent to the client from then on can't arrive before the actor, and
+// the client makes its copy no later than in its next Dispatch. The acknowledgment doesn't mean
+// that the game on the client has finished its own work for the copy, such as loading a level. If
+// the server needs to know that, the game must report it with a call.
 //
-// fn runs once for each open. If the actor was closed for c or dormant there and opens again, fn
-// runs again. fn does not run if the actor closes before its open is acknowledged, or because it
-// is acknowledged (see SetOwner). Nor does it run after this side has closed c.
+// fn runs once for each open, so it runs again if the actor was closed for c or dormant there and
+// opens again. fn doesn't run if the actor closes before its open is acknowledged, or as soon as it
+// is acknowledged (see [World.SetOwner]). Nor does it run after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// cancelClose cancels a close that closeToPrevious has delayed, because c is getting the actor
+// cancelClose cancels a close that closeToPrevious has delayed. It is called when c gets the actor
 // back.
 func (a *Actor) cancelClose(c *Conn) {
 	if o := a.openingOn(c); o != nil {
@@ -205,7 +203,7 @@ func (a *Actor) cancelClose(c *Conn) {
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
-	flagPlaced             // the actor's name follows its number
+	flagPlaced             // the actor's name follows its Ref
 )
 
 // openMessage returns the first message on an actor's channel for c, which consists of a head
@@ -218,14 +216,14 @@ func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
 	}
 	message := a.appendFields(a.openHead(c, flagState), fields)
 	if len(message) > limit {
-		return nil, errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+		return nil, errorf("rpc: open message of a %q with its states has %d bytes; the limit is %d (Config.Bunch.MaxBunch): %w",
 			a.class.name, len(message), limit, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
 }
 
-// openHead returns the head of an open message: the class id, the flags, the actor's number
-// and, if the actor was placed, its name.
+// openHead returns the head of an open message, which consists of the class id, the flags, the
+// actor's Ref and, if the actor was placed, its name.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
@@ -247,7 +245,7 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner tells a client that has the actor whether it's the owner.
+// tellOwner tells a client that has the actor whether it owns the actor.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -256,7 +254,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 	case o != nil:
 		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 	case c.shown.detached[a] == Dormancy:
-		// There's no channel for an owner message, but the open that wakes the copy contains the
+		// There's no channel for an owner message, so open one. The open message contains the
 		// owner as well.
 		return a.open(c)
 	}

@@ -95,6 +95,15 @@ func (s *sentStates) release(number uint64) {
 	s.free = append(s.free, number)
 }
 
+// undoInFlight treats all updates in flight to an opening as lost.
+func (s *stateOutbox) undoInFlight(o *opening) {
+	for i := range s.sent.records {
+		if sent := &s.sent.records[i]; sent.to == o {
+			o.undoUpdate(sent)
+		}
+	}
+}
+
 // A stateRoom decides how many bytes of updates a Flush may hand to the machine.
 //
 // Updates that wait in the machine get stale, so the room is limited to the bytes that the

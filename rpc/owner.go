@@ -8,12 +8,12 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. UE:
-// AActor::Owner.
+// An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. UE (Unreal
+// Engine's counterpart): AActor::Owner.
 //
-// An actor that owns other actors may have an owner itself. Such a chain ends at a connection or
-// at the server itself. If it ends at a connection, [Actor.Conn] of every actor in the chain
-// returns that connection. Its client may call Server RPCs, runs Client RPCs, and gets the fields
+// An actor that owns other actors may have an owner itself, and such a chain ends at a connection
+// or at the server itself. If it ends at a connection, [Actor.Conn] returns that connection for
+// every actor in the chain. Its client may call Server RPCs, runs Client RPCs, and gets the fields
 // that are for the owner. UE: the chain of GetNetConnection.
 type Owner interface {
 	// chainEnds returns both ends of the chain. owner is the direct owner if it is an actor, and
@@ -31,7 +31,7 @@ func (a *Actor) chainEnds() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// chainEndsOf returns both ends of the chain that begins at o, which is nil for the server.
+// chainEndsOf returns both ends of the chain that begins at o. o is nil if that's the server.
 func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
@@ -44,37 +44,39 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
-		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
+		return fmt.Errorf("owner belongs to another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.tornOff):
-		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
+		return fmt.Errorf("owner %v is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.life.mayJoin() && !conn.usable():
-		// Call mayJoin before usable. If a connection joins in between, usable must return true.
-		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
+		// mayJoin must be called before usable. In the reverse order, both would return false if
+		// the connection joined between the two calls.
+		return fmt.Errorf("owner %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
 		if o == a {
-			return fmt.Errorf("the owner, %v, is the actor itself, or owned by it", owner)
+			return fmt.Errorf("owner %v is the actor itself or owned by it", owner)
 		}
 	}
 	return nil
 }
 
-// OnOwner makes fn run when the owner of an actor of the class has changed. It panics if there
-// is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
+// OnOwner registers fn to run when the owner of an actor of the class has changed. It panics if the
+// class already has such a function. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on
+// clients.
 //
 // On the server, fn runs if [World.SetOwner] has set another owner, or if [Actor.Conn] has
-// changed because of an owner further up the chain. By then the actor has been opened for the new
+// changed because of an owner further up the chain. It runs after the actor has opened for the new
 // owner, with the states from before the change. On a client, fn runs if [Actor.Owned] has
 // changed.
 //
-// fn does not run for the first owner, nor when the actor ends.
+// fn doesn't run for the first owner, nor when the actor ends.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 
-// setOwned is called on a client when the server says whether the client owns the actor. If this
-// has changed, setOwned runs OnOwner's functions.
+// setOwned is called on a client when the server says whether the client owns the actor. It runs
+// OnOwner's functions if that has changed.
 func (a *Actor) setOwned(owned bool) {
 	if a.owned != owned {
 		a.owned = owned
@@ -93,27 +95,26 @@ func (a *Actor) ownerChanged() {
 }
 
 // SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). Only
-// the server may call it. UE: SetOwner. (In Unreal, the actors that a leaving player's pawn owned
-// stay.)
+// the server may call SetOwner. UE: SetOwner.
 //
-// If this changes the connection at the end of the chain, the actor and everything it owns open
-// for the new connection, and both clients are told. Unless an open has to wait, SetOwner sends
-// it right away. The open carries the current states, including the owner's fields. Before you
-// call SetOwner, clear any fields that the new owner must not see, because [OnOwner] runs only
-// after the open. Unreal sends the values at the end of the tick.
+// If this changes the connection at the end of the chain, the actor and everything that it owns
+// open for the new connection, and both clients are told. Unless an open has to wait, SetOwner
+// sends it immediately, with the current states, including the owner's fields. (Unreal sends the
+// values at the end of the tick.) Since [OnOwner] runs only after the open, clear any fields that
+// the new owner must not see before you call SetOwner.
 //
 // Server RPCs of the previous client that are in flight are dropped and counted in its
 // Drops.NotOwner.
 //
-// If the actor cannot be opened for the new client, or the client cannot be told, SetOwner
-// returns an error, but the client does own the actor. In two cases, an error means that nothing
-// has changed. One is that the actor would own itself, directly or through other actors. The
-// other is [ErrClosed]: the new owner or the actor has ended, or the new owner's connection has
-// begun to close, which happens before OnDisconnect runs.
+// If the actor can't be opened for the new client, or the client can't be told, SetOwner returns an
+// error, although the client does own the actor. Only in two cases does an error mean that nothing
+// has changed: if the actor would own itself, directly or through other actors, and for
+// [ErrClosed], which means that the new owner or the actor has ended, or that the new owner's
+// connection is closing, even if OnDisconnect hasn't run yet.
 //
-// If the previous client had the actor only as its owner, its copy closes at once. This applies
-// unless [Actor.OpenTo] was called for that client while it had the copy, and if one of the
-// following is true:
+// If the previous client had the actor only as its owner, its copy closes immediately. This is so
+// if [Actor.OpenTo] wasn't called for that client while it had the copy, and one of the following
+// is true:
 //
 //   - The class has neither [At] nor [Relevant].
 //   - The actor is [OnlyRelevantToOwner].
@@ -121,17 +122,17 @@ func (a *Actor) ownerChanged() {
 //
 // Other copies close 5 s after they were last relevant, as always.
 //
-// If the client has not yet acknowledged the open of its copy, the close waits for the
-// acknowledgment, and meanwhile the copy gets neither updates nor Multicasts. If by then the
-// client owns the actor again, or the actor is relevant to the client, the copy stays, and the
-// reliable Multicasts that it has missed are counted in Drops.ActorClosed. A copy that has closed
-// does not open again until the client has acknowledged the close, a round trip later. If an
-// actor changes hands faster than that, call OpenTo for the clients concerned.
+// If the previous client hasn't acknowledged the open of its copy yet, the close waits for the
+// acknowledgment, and the copy gets neither updates nor Multicasts until then. If the client owns
+// the actor again before the close, or the actor becomes relevant to the client, the copy stays,
+// and the reliable Multicasts that it has missed are counted in Drops.ActorClosed. A copy that has
+// closed doesn't open again until the client has acknowledged the close, a round trip later. If an
+// actor changes owners faster than that, call OpenTo for the clients concerned.
 //
-// When an owner is destroyed, the actors that it owned belong to the server. When a connection
-// ends, all actors of its chains are destroyed after OnDisconnect, each before its owner. Calling
-// SetOwner(a, nil) in OnDisconnect keeps a and everything that a owns. OnClose of the pawn that
-// owns a is too late for this call.
+// When an owner is destroyed, the actors that it owned pass to the server. When a connection ends,
+// all actors of its chains are destroyed after OnDisconnect, each before its owner. To keep an
+// actor and everything that it owns, call SetOwner(a, nil) in OnDisconnect, because OnClose of a's
+// owner runs too late. (In Unreal, only the controller and its pawn are destroyed.)
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	a.joinOwner(owner, conn)
 	changed, err := a.setConn(conn)
 	if len(changed) == 0 {
-		// The connection is still the same, so nothing has changed for the actors that this one
+		// Since the connection is still the same, nothing has changed for the actors that this one
 		// owns.
 		a.ownerChanged()
 	}
@@ -160,8 +161,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	return err
 }
 
-// joinOwner sets the actor's owner, and adds the actor to the owner's list of directly owned
-// actors.
+// joinOwner sets the actor's owner and adds the actor to the owner's list of actors.
 func (a *Actor) joinOwner(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
@@ -183,8 +183,8 @@ func (a *Actor) leaveOwner() {
 	a.owner = nil
 }
 
-// setConn makes conn the far end of the chain for the actor and everything it owns, and tells the
-// clients. It returns the actors whose connection has changed, and the first error from telling
+// setConn makes conn the far end of the chain for the actor and everything it owns, and then tells
+// the clients. It returns the actors whose connection has changed, and the first error from telling
 // the clients.
 func (a *Actor) setConn(conn *Conn) (changed []*Actor, first error) {
 	previous := a.conn
@@ -223,8 +223,8 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	}
 	closes := a.onlyAsOwner(previous)
 	if previous != nil && (!closes || a.name != "") {
-		// The client of a copy that ends needn't be told. But the copy of a placed actor stays,
-		// without its channel. If there's an error, the connection is closing.
+		// A client whose copy ends needn't be told, but the copy of a placed actor stays without a
+		// channel. An error means that the connection is closing.
 		_ = a.tellOwner(previous)
 	}
 	if closes {
@@ -234,7 +234,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	case conn == nil:
 		return nil
 	case conn.life.mayJoin():
-		// The client hasn't joined yet. When it joins, openOwned opens the actor.
+		// The client hasn't joined yet. Once it has, openOwned opens the actor.
 		return nil
 	case a.openingOn(conn) == nil:
 		return a.open(conn)
@@ -242,9 +242,8 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// onlyAsOwner reports whether the actor is open on the previous connection, which may be nil,
-// only because that connection owned it. If so, there's no reason for the actor to stay open
-// there.
+// onlyAsOwner reports whether the actor is open for the previous connection, which may be nil, only
+// because that connection owned it. If so, the actor has no reason to stay open there.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	if previous == nil {
 		return false
@@ -266,14 +265,14 @@ func (a *Actor) orphanChildren() (changed []*Actor) {
 	return changed
 }
 
-// destroyOwned destroys one of the actors that an ended connection still owns, and queues itself
-// as a task for the next actor. An actor is destroyed before its owner.
+// destroyOwned destroys one of the actors that an ended connection still owns, and queues itself as
+// a task for the next one. An actor is destroyed before its owner.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
 		return
 	}
-	// Queue first, because OnClose may panic.
+	// Queue the next task first, because OnClose may panic.
 	c.world.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	for child := a.children.First(); child != nil; child = a.children.First() {
 		a = child
@@ -282,7 +281,7 @@ func (c *Conn) destroyOwned() {
 }
 
 // Owner returns, on the server, the actor that owns this one. It returns nil if the owner is a
-// connection or the server itself. Clients do not know the owner unless a state has a [Ref] to
+// connection or the server itself. A client doesn't know the owner unless a state has a [Ref] to
 // it. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
@@ -295,15 +294,15 @@ func (a *Actor) ownerName() string {
 }
 
 // A Role says what a world may do with its actor. The numbers are Unreal's (ENetRole). The zero
-// Role, ROLE_None, means that the actor has ended, or that the other side does not have it.
+// Role, ROLE_None, means that the actor has ended, or that the other side doesn't have it.
 type Role uint8
 
 const (
-	// SimulatedProxy: a client's copy of an actor that it does not own.
+	// SimulatedProxy is the role of a client's copy if another client, or nobody, owns the actor.
 	SimulatedProxy Role = 1
-	// AutonomousProxy: the copy of the client that owns the actor and may call its Server RPCs.
+	// AutonomousProxy is the role of the owner's copy. The owner may call the actor's Server RPCs.
 	AutonomousProxy Role = 2
-	// Authority: this side decides. It is the server, or a client whose copy was torn off.
+	// Authority is the role of the server's actor, and of a client's copy that was torn off.
 	Authority Role = 3
 )
 
@@ -313,7 +312,7 @@ var roleNames = map[Role]string{
 	Authority:       "Authority",
 }
 
-// String returns Unreal's name of the role, without ROLE_.
+// String returns Unreal's name for the role, without ROLE_.
 func (r Role) String() string { return cmp.Or(roleNames[r], "None") }
 
 // Role returns what this world may do with the actor. UE: GetLocalRole.

@@ -14,15 +14,15 @@ import (
 )
 
 // relevantTime is how long an actor stays open for a connection after it was last relevant to it.
-// Without this delay, actors at the edge of the cull distance would be closed and opened all the
-// time. UE: NetDriver RelevantTimeout.
+// Without this delay, actors at the edge of the cull distance would close and open all the time.
+// UE (Unreal Engine's counterpart): RelevantTimeout of UNetDriver.
 const relevantTime = 5 * time.Second
 
-// A relevancyRule determines how we decide which connections have an actor.
+// A relevancyRule says what decides which connections have an actor.
 type relevancyRule uint8
 
 const (
-	byHand  relevancyRule = iota // OpenTo and CloseTo, which the game calls, and AlwaysRelevant
+	byHand  relevancyRule = iota // the game's calls of OpenTo and CloseTo, or AlwaysRelevant
 	byGrid                       // distance (At)
 	byGame                       // a function of the game (Relevant)
 	byOwner                      // ownership: the actor is open for its owner only
@@ -36,25 +36,25 @@ type actorRelevancy struct {
 
 	fresh bool                   // no Multicast has been called on the actor yet: see showNew
 	rule  relevancyRule          // back to byHand once the actor has ended or was torn off
-	slot  int                    // index in gridActors or gameActors; removals of others change it
+	slot  int                    // index in gridActors or gameActors; removing others changes it
 	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
-	here  *opening               // during a survey, the actor's opening on that connection, if any
+	here  *opening               // during a survey of a connection, the actor's opening there, if any
 }
 
 const (
 	// surveyPeriod is the time in which we read all positions and survey all connections once. In
-	// that time a runner at 10 m/s moves by a meter, which is little compared to a cull distance.
+	// that time, a runner at 10 m/s moves by a meter, which is little compared to a cull distance.
 	// At 30 Hz, each tick does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
 
-	// askPeriod is the time in which we call the game's function (Relevant) once for each pair of
+	// queryPeriod is the time in which we call the game's function (Relevant) once for each pair of
 	// an actor and a connection. Since there are so many pairs, it is longer than surveyPeriod.
 	// UE calls IsNetRelevantFor at each update of the actor.
-	askPeriod = time.Second
+	queryPeriod = time.Second
 
-	// maxAsked is the maximum number of pairs for which a Flush calls that function. If the
-	// function just looks at two structs, which takes 50 ns, they take 1 ms.
-	maxAsked = 20_000
+	// maxQueries is the maximum number of pairs for which a Flush calls that function. If a call
+	// takes 50 ns, which is enough to look at two structs, all of them take 1 ms.
+	maxQueries = 20_000
 
 	// maxOpened is the maximum number of actors that a Flush opens, which takes 3 ms at 3 µs
 	// each. Without a limit, opening actors for a hundred viewers that join at once would take
@@ -62,7 +62,8 @@ const (
 	maxOpened = 1000
 
 	// openPause is the time for which we open no more actors on a connection after an open has
-	// failed.
+	// failed. An open usually fails because a buffer or a limit is full, and the client needs at
+	// least a round trip to make room.
 	openPause = time.Second
 )
 
@@ -70,10 +71,10 @@ const (
 // the actors of classes with At or Relevant.
 //
 // Looking at every actor and every connection in each Flush would be too much work. Instead,
-// relevance makes rounds that take a certain period, and each Flush does its share of every
-// round. One round reads the actors' positions into a grid. Another round surveys the connections
-// to find the actors near each connection's view. A third round asks the game about pairs of an
-// actor and a connection.
+// relevance makes rounds that take a certain period, and each Flush does its share of every round:
+// one round reads the actors' positions into a grid, another surveys the connections to find the
+// actors near each connection's view, and a third asks the game about pairs of an actor and a
+// connection.
 //
 // relevance is used only by the world's goroutine.
 type relevance struct {
@@ -85,11 +86,11 @@ type relevance struct {
 	// The rounds, which are spread over the Flushes.
 	places  relevancy.Sweep // over the slots of gridActors, to read positions
 	surveys relevancy.Sweep // over World.announced
-	asking  askRound
+	queries queryRound
 	toOpen  int // number of actors that this Flush may still open
 
 	// The clock of relevancy, which never goes back: the time since the first Flush, plus
-	// askPeriod for that Flush itself.
+	// queryPeriod for that Flush itself.
 	elapsed time.Duration
 	last    time.Time // time of the last Flush
 
@@ -101,13 +102,13 @@ type relevance struct {
 	outOfSight []*opening               // openings to close
 }
 
-// An askRound asks the game about all pairs of a connection and a slot of gameActors. It goes
-// through all slots for one connection before it turns to the next.
-type askRound struct {
-	round relevancy.Round
-	left  int // number of pairs that this Flush still has to ask about
-	asker int // index in World.announced of the connection whose turn it is
-	slot  int // the next slot to ask about
+// A queryRound asks the game about all pairs of a connection and a slot of gameActors. It goes
+// through all slots for one connection before it moves on to the next connection.
+type queryRound struct {
+	round  relevancy.Round
+	due    int // number of pairs that this Flush still has to ask about
+	viewer int // index in World.announced of the connection that comes next
+	slot   int // the next slot to ask about
 }
 
 // A candidate is an actor that is relevant to a connection but not open there.
@@ -116,12 +117,12 @@ type candidate struct {
 	far   float32 // squared distance, as in opening.far
 }
 
-// showNew is called before each Multicast, but only has an effect before an actor's first
-// Multicast. It then opens the actor wherever the actor is relevant, because a connection's next
+// showNew is called before each Multicast, but has an effect only before an actor's first. It then
+// opens the actor for every connection to which it is relevant, because the connection's next
 // survey would be too late for the call. UE: a NetMulticast opens the actor's channel.
 //
-// If the game alone decides who sees the actor, there's nothing to open. Instead, showNew calls
-// warnOwnerOnly to check that anybody but the owner gets the call.
+// If the rule is byHand, there's nothing to open. Instead, showNew calls warnOwnerOnly to check
+// that anybody but the owner gets the call.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -136,10 +137,10 @@ func (r *relevance) showNew(a *Actor) {
 	}
 }
 
-// warnOwnerOnly logs a warning, once for each class, if a Multicast reaches only the owner
-// because nothing says who else sees the actor. In Unreal, everybody within
-// NetCullDistanceSquared sees the actor. Here, the class needs an At for this, which is easily
-// missed when a class is ported.
+// warnOwnerOnly logs a warning, once for each class, if a Multicast reaches only the owner because
+// nothing makes the actor relevant to anybody else. In Unreal, everybody within
+// NetCullDistanceSquared sees the actor. Here, the class needs an At for that, which is easily
+// forgotten when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
 	v := &a.relevancy
 	seenByOthers := v.always || v.asOwner || v.openedByGame
@@ -150,19 +151,19 @@ func (r *relevance) warnOwnerOnly(a *Actor) {
 		r.warned = make(map[*Class]bool)
 	}
 	r.warned[a.class] = true
-	a.world.log.Warn("a Multicast reaches nobody but the owner: no At, Relevant, AlwaysRelevant or OpenTo says who else sees the actor; if nobody, spawn it OnlyRelevantToOwner",
+	a.world.log.Warn("Multicast reaches only the owner: use At, Relevant, AlwaysRelevant or OpenTo to show the actor to others, or spawn it OnlyRelevantToOwner",
 		"actor", a)
 }
 
 // showTo opens an actor for a connection if it is relevant there and not open yet.
 func (r *relevance) showTo(a *Actor, c *Conn) {
-	// The game's function may panic, which must not end the Multicast.
+	// A panic of the game's function must not end the Multicast.
 	defer a.world.game.Catch(nil)
 
-	isOpen := a.openingOn(c) != nil || c.shown.hasDormant(a)
-	pausing := r.elapsed < c.shown.view.pause // because an open has failed
-	if c.usable() && !isOpen && !pausing && r.decide(a, c) {
-		_ = a.openAlways(c)
+	hasCopy := a.openingOn(c) != nil || c.shown.hasDormant(a)
+	pausing := r.elapsed < c.shown.view.pauseUntil // because an open has failed
+	if c.usable() && !hasCopy && !pausing && r.decide(a, c) {
+		_ = a.ensureOpenLogged(c)
 	}
 }
 
@@ -171,7 +172,7 @@ func (r *relevance) showTo(a *Actor, c *Conn) {
 func (r *relevance) decide(a *Actor, c *Conn) bool {
 	switch {
 	case a.dead:
-		// The game's function has destroyed the actor, when we asked about another connection.
+		// The game's function has destroyed the actor when asked about another connection.
 		return false
 	case a.relevancy.rule == byGame:
 		relevant := a.askRelevant(c)
@@ -183,8 +184,8 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 	return false
 }
 
-// join adds a new actor. It is called before the actor's constructor runs.
-func (r *relevance) join(a *Actor) {
+// add adds a new actor. It is called before the actor's constructor runs.
+func (r *relevance) add(a *Actor) {
 	a.relevancy.rule = a.ruleOf()
 	if a.relevancy.rule == byHand {
 		return
@@ -199,8 +200,8 @@ func (r *relevance) join(a *Actor) {
 	}
 }
 
-// leave removes an actor that is no longer open for any connection.
-func (r *relevance) leave(a *Actor) {
+// remove removes an actor that is no longer open for any connection.
+func (r *relevance) remove(a *Actor) {
 	if a.relevancy.rule == byHand {
 		return
 	}
@@ -212,36 +213,36 @@ func (r *relevance) leave(a *Actor) {
 		r.grid.Remove(&a.relevancy.place)
 		r.places.GoOn(r.gridActors.Remove(slot, r.places.Upcoming(), moved))
 	case byGame:
-		r.asking.slot = r.gameActors.Remove(slot, r.asking.slot, moved)
+		r.queries.slot = r.gameActors.Remove(slot, r.queries.slot, moved)
 	}
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c is removed from conns, which is World.announced. It prevents the
-// rounds from skipping another connection.
-func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
+// removeConn is called before c is removed from conns, which is World.announced. It adjusts the
+// rounds so that they don't skip another connection.
+func (r *relevance) removeConn(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
 		return
 	}
 	r.surveys.Removed(at)
 	switch {
-	case at == r.asking.asker:
+	case at == r.queries.viewer:
 		// The next connection takes its place, and starts with the first slot.
-		r.asking.slot = 0
-	case at < r.asking.asker:
-		r.asking.asker--
+		r.queries.slot = 0
+	case at < r.queries.viewer:
+		r.queries.viewer--
 	}
 }
 
-// updateRelevancy is called in Flush to do the next part of each round. Its cost per second does
-// not depend on the number of Flushes.
+// updateRelevancy is called in Flush to do the next part of each round. Its cost per second doesn't
+// depend on the number of Flushes.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
 	if r.last.IsZero() {
 		// Do whole rounds in the first Flush.
-		passed = askPeriod
+		passed = queryPeriod
 	}
 	r.last = now
 	r.elapsed += passed
@@ -252,16 +253,17 @@ func (w *World) updateRelevancy(now time.Time) {
 	r.places.Begin(len(r.gridActors.Items), passed, surveyPeriod)
 	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
 	pairs := len(w.announced) * len(r.gameActors.Items)
-	r.asking.left = min(r.asking.round.Take(pairs, passed, askPeriod), maxAsked)
+	r.queries.due = min(r.queries.round.Take(pairs, passed, queryPeriod), maxQueries)
 	r.toOpen = maxOpened
-	for r.places.More(len(r.gridActors.Items)) || r.surveys.More(len(w.announced)) || r.asking.left > 0 {
+	for r.places.More(len(r.gridActors.Items)) || r.surveys.More(len(w.announced)) || r.queries.due > 0 {
 		w.continueRounds()
 	}
 }
 
-// continueRounds continues the rounds until this Flush's part is done. It returns early if a
-// function of the game panics. updateRelevancy then calls it again, and the round goes on after
-// the turn that panicked.
+// continueRounds continues the rounds until this Flush's part of them is done. It reads positions
+// before it surveys, so that a survey uses the newest ones. If a function of the game panics,
+// continueRounds returns early, and updateRelevancy calls it again to continue after the turn that
+// panicked.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
@@ -274,42 +276,41 @@ func (w *World) continueRounds() {
 			c.survey()
 		}
 	}
-	r.continueAsking(w.announced)
+	r.continueQueries(w.announced)
 }
 
-// continueAsking continues the round of questions to the game, on behalf of each of conns in
-// turn.
-func (r *relevance) continueAsking(conns []*Conn) {
-	q := &r.asking
-	for q.left > 0 {
+// continueQueries continues to ask the game about actors, for each of conns in turn.
+func (r *relevance) continueQueries(conns []*Conn) {
+	q := &r.queries
+	for q.due > 0 {
 		if q.slot >= len(r.gameActors.Items) {
 			q.slot = 0
-			q.asker++
+			q.viewer++
 		}
-		q.asker %= len(conns)
+		q.viewer %= len(conns)
 		if r.toOpen == 0 || len(r.gameActors.Items) == 0 {
 			// Either the game has destroyed all actors that we could ask about, or this Flush
 			// can't open any more actors. In the latter case, an answer that an actor is relevant
 			// would be lost until the next round.
-			q.left = 0
+			q.due = 0
 			return
 		}
-		conns[q.asker].askGame(min(q.left, r.toOpen, len(r.gameActors.Items)-q.slot))
+		conns[q.viewer].askGame(min(q.due, r.toOpen, len(r.gameActors.Items)-q.slot))
 	}
 }
 
-// survey finds the actors to open, which are near a connection's view, and the actors to close,
-// which have been out of sight for relevantTime. finishSurvey then opens and closes them.
+// survey opens the actors that are near a connection's view, and closes those that have been out of
+// sight for relevantTime.
 //
-// survey also records in each opening when the actor was last relevant and how far away it is.
-// Flush computes the actor's priority from the distance.
+// It also records in each opening when the actor was last relevant and how far away it is, because
+// the priority of the actor's updates depends on the distance.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.finishSurvey()
 	c.shown.view.markActors()
 
-	// Open the actors that are near, unless they are already open.
+	// Collect the actors to open, which are near but not open yet.
 	r.found = r.found[:0]
 	if ok {
 		r.found = r.grid.Near(r.found, x, y, z)
@@ -326,19 +327,19 @@ func (c *Conn) survey() {
 		c.want(target, 0)
 	}
 
-	// Close the actors that have been out of sight for relevantTime.
+	// Collect the actors to close.
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.relevantAnywhere(c):
 			o.noteRelevant(0)
 		case o.actor.relevancy.rule == byGame:
-			// Distance doesn't matter. askGame decides.
+			// Distance doesn't matter, because askGame decides.
 		case o.relevantAt == r.elapsed:
 			// We have just found the actor.
 		case r.elapsed-o.relevantAt >= relevantTime:
 			r.outOfSight = append(r.outOfSight, o)
 		default:
-			// The actor stays a little longer, at the lowest priority.
+			// The actor stays open a little longer, at the lowest priority.
 			o.far = 1
 		}
 	}
@@ -347,7 +348,7 @@ func (c *Conn) survey() {
 // want makes finishSurvey open an actor that is not open for the connection.
 func (c *Conn) want(a *Actor, far float32) {
 	if c.shown.hasDormant(a) {
-		// A dormant actor wouldn't open there, but would count towards maxOpened each time.
+		// ensureOpen would do nothing, but the actor would count towards maxOpened each time.
 		return
 	}
 	r := &c.world.relevance
@@ -358,10 +359,10 @@ func (c *Conn) want(a *Actor, far float32) {
 // survey, it ends by calling finishSurvey.
 func (c *Conn) askGame(count int) {
 	r := &c.world.relevance
-	q := &r.asking
+	q := &r.queries
 	if !c.usable() {
 		q.slot += count
-		q.left -= count
+		q.due -= count
 		return
 	}
 
@@ -369,13 +370,13 @@ func (c *Conn) askGame(count int) {
 	c.shown.view.markActors()
 	for ; count > 0; count-- {
 		if q.slot >= len(r.gameActors.Items) {
-			return // the game has destroyed some actors in the meantime
+			return // the game's function has destroyed some actors
 		}
 		a := r.gameActors.Items[q.slot]
 
-		// Count the question first. If the game panics, we don't ask it again.
+		// Advance first, so that a function that panics isn't asked again.
 		q.slot++
-		q.left--
+		q.due--
 		relevant := a.askRelevant(c)
 
 		o := a.relevancy.here
@@ -385,8 +386,8 @@ func (c *Conn) askGame(count int) {
 		case relevant && o == nil:
 			c.want(a, 0)
 		case relevant:
-			// No need for noteRelevant. It would also cancel the close of an opening for a
-			// previous owner, but such an opening never has the rule byGame: see onlyAsOwner.
+			// Unlike noteRelevant, this needn't cancel a pending close, because an actor with the
+			// rule byGame never has one: see onlyAsOwner.
 			o.relevantAt = r.elapsed
 		case o != nil && r.elapsed-o.relevantAt >= relevantTime:
 			r.outOfSight = append(r.outOfSight, o)
@@ -407,28 +408,23 @@ func (a *Actor) askRelevant(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// finishSurvey acts on the results of survey or askGame. It closes the actors in outOfSight and
-// then opens the actors in wanted, nearest first.
+// finishSurvey acts on the results of survey or askGame. It closes the actors in outOfSight
+// and opens the actors in wanted, nearest first.
 func (c *Conn) finishSurvey() {
 	r := &c.world.relevance
-
-	// Undo markActors.
-	for _, o := range c.shown.view.openings {
-		o.actor.relevancy.here = nil
-	}
-
+	c.shown.view.unmarkActors()
 	for _, o := range r.outOfSight {
 		if !o.closed { // by the game's function
 			c.world.logs.Actor(logs.Relevancy, "no longer relevant", c, o.actor)
 			o.actor.CloseTo(c)
 		}
 	}
-	if r.elapsed >= c.shown.view.pause {
+	if r.elapsed >= c.shown.view.pauseUntil {
 		slices.SortStableFunc(r.wanted, func(a, b candidate) int { return cmp.Compare(a.far, b.far) })
 		c.openWanted(r.wanted)
 	}
 
-	// Empty the scratch space, so that it doesn't keep ended actors in memory.
+	// Empty the scratch space, because it would keep ended actors in memory.
 	clear(r.outOfSight)
 	clear(r.wanted)
 	r.outOfSight = r.outOfSight[:0]
@@ -441,13 +437,13 @@ func (c *Conn) openWanted(wanted []candidate) {
 	for _, next := range wanted[:min(len(wanted), r.toOpen)] {
 		r.toOpen--
 		c.world.logs.Actor(logs.Relevancy, "relevant", c, next.actor)
-		err := next.actor.openAlways(c)
+		err := next.actor.ensureOpenLogged(c)
 		if err != nil {
-			c.shown.view.pause = r.elapsed + openPause
+			c.shown.view.pauseUntil = r.elapsed + openPause
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
-			// The other actors would fail for the same reason. (Only a state that is too large
-			// concerns a single actor.)
+			// The other actors would fail for the same reason, unless the states of this one are
+			// too large.
 			return
 		}
 		if o := next.actor.openingOn(c); o != nil {
@@ -475,7 +471,7 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns the actor's position according to its class's At. ok is false if the actor has
+// position returns the actor's position, as its class's At returns it. ok is false if the actor has
 // no position. a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
@@ -494,25 +490,26 @@ func (a *Actor) locate() {
 		return // At has destroyed the actor or torn it off
 	}
 	grid := &a.world.relevance.grid
-	if source == nil || source.dead || !seenFromAround(source, ok) {
+	if source == nil || source.dead || !seenByDistance(source, ok) {
 		grid.Remove(&a.relevancy.place)
 		return
 	}
 	grid.Set(&a.relevancy.place, x, y, z, source.cullDistance())
 }
 
-// seenFromAround reports whether all connections whose view is near see the actor. positioned is
-// whether it has a position, without which it's only near if it is AlwaysRelevant.
-func seenFromAround(a *Actor, positioned bool) bool {
+// seenByDistance reports whether an actor is seen by all connections whose view is near.
+// hasPosition says whether the actor has a position, without which it is near only if it is
+// AlwaysRelevant.
+func seenByDistance(a *Actor, hasPosition bool) bool {
 	if a.relevancy.rule == byGame || a.relevancy.rule == byOwner {
-		return false // the game's function decides, or nobody but the owner sees it
+		return false // the game's function decides, or only the owner sees it
 	}
-	return positioned || a.relevancy.always
+	return hasPosition || a.relevancy.always
 }
 
-// followed returns the actor whose position and cull distance count for a, or nil if there is
-// none. If a is RelevantAsOwner, that's its owner's. If a connection owns it directly,
-// it's the actor from which the connection sees.
+// followed returns the actor whose position and cull distance count for a. That's a itself, unless
+// a is RelevantAsOwner: then it's the actor that counts for a's owner or, if a connection owns a
+// directly, the actor from which the connection sees, which may be nil.
 func followed(a *Actor) *Actor {
 	for a.relevancy.asOwner {
 		switch {
@@ -538,5 +535,5 @@ func (a *Actor) cullDistance() float32 {
 // relevantAnywhere reports whether the actor is relevant to a connection at any distance.
 func (a *Actor) relevantAnywhere(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
-// everywhere is a cull distance that includes every view.
+// everywhere is the cull distance of an actor that every view includes.
 const everywhere = math.MaxFloat32

@@ -251,7 +251,7 @@ func alive(all []*oak) (rest []*oak) {
 }
 
 // Each pair is asked about once a second, a part of them at each Flush, and
-// never more than maxAsked at one.
+// never more than maxQueries at one.
 func TestAskingIsSpread(t *testing.T) {
 	for _, test := range []struct{ elves, viewers int }{{7, 3}, {200, 10}, {1500, 40}} {
 		w := newWoods(t, 0, test.viewers)
@@ -280,7 +280,7 @@ func TestAskingIsSpread(t *testing.T) {
 		require.Len(t, count, test.elves)
 		asked, w.now = 0, w.now.Add(time.Minute)
 		w.step()
-		require.Equal(t, min(pairs, maxAsked), asked, "a pause owes a round at most")
+		require.Equal(t, min(pairs, maxQueries), asked, "a pause owes a round at most")
 	}
 }
 

@@ -70,13 +70,13 @@ func TestObjectsThatAreNil(t *testing.T) {
 	nothing := func(*Actor) *vase { return nil }
 	w := newTestWorld(t, Config{})
 	Replicate(Bind(w.World, class, nothing), tag, func(v *vase) *label { return &v.tag })
-	const want = "rpc: Replicate(Vase.label): the constructor of class Vase has returned a nil *rpc.vase, which keeps no state"
+	const want = "rpc: Replicate(Vase.label): constructor of class Vase returned a nil *rpc.vase, which cannot have a state"
 	require.PanicsWithValue(t, want, func() { _, _ = w.Spawn(class, nil) })
 
 	list := NewClass("Shelf")
 	books := NewList[int, int](list, "Books")
 	w = newTestWorld(t, Config{})
 	ReplicateList(Bind(w.World, list, nothing), books, func(*vase) *List[int, int] { return nil })
-	require.PanicsWithValue(t, "rpc: ReplicateList(Shelf.Books): the constructor of class Shelf has returned a nil *rpc.vase, which keeps no state",
+	require.PanicsWithValue(t, "rpc: ReplicateList(Shelf.Books): constructor of class Shelf returned a nil *rpc.vase, which cannot have a state",
 		func() { _, _ = w.Spawn(list, nil) })
 }

@@ -85,7 +85,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	case m.kind == multicastRPC:
 		// First open the actor for the client that is joining and for all clients to which it is
 		// relevant. There may still be no such client, which is fine.
-		w.admission.greeting.show(a)
+		w.admission.openForCurrent(a)
 		w.relevance.showNew(a)
 		detached := a.dormancy.on && len(a.dormancy.detachedAt) > 0
 		return plan{remote: len(a.openings) > 0 || detached, local: a.handles(m)}, nil

@@ -142,7 +142,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 		_, err := n.clients[0].Spawn(hero, nil)
 		for by, err := range map[string]error{
 			`Spawn of a "Hero"`: err,
-			"Destroy of Hero 1, which is neither torn off, nor placed and not open,": n.clients[0].Destroy(mirror),
+			"Destroy of Hero 1, which is not torn off, nor placed without a channel,": n.clients[0].Destroy(mirror),
 			"SetOwner of Hero 1": n.clients[0].SetOwner(mirror, nil),
 			"OpenTo of Hero 1":   mirror.OpenTo(n.ends[0]),
 			"SetView":            n.ends[0].SetView(nil),
@@ -252,7 +252,7 @@ func TestConnOfAnotherWorld(t *testing.T) {
 		require.ErrorIs(t, stranger.OpenTo(n.conns[0]), ErrWrongRole)
 		err = n.conns[0].SetView(stranger)
 		require.ErrorIs(t, err, ErrWrongRole)
-		require.ErrorContains(t, err, "rpc: SetView to Hero 1 of another world")
+		require.ErrorContains(t, err, "rpc: SetView to Hero 1: actor belongs to another world")
 		n.tick(4)
 		require.NoError(t, hit.Call(a, 1))
 		n.tick(4)

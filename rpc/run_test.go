@@ -185,19 +185,20 @@ func TestCheckGoroutine(t *testing.T) {
 		w.Tick(time.Now())
 		require.NoError(t, fire.Call(a, shot{}))
 		for name, do := range map[string]func(){
-			"Hero.Fire":           func() { _ = fire.Call(a, shot{}) },
-			"Spawn":               func() { _, _ = w.Spawn(hero, nil) },
-			"SetOwner":            func() { _ = w.SetOwner(a, nil) },
-			"SetDormant":          func() { _ = a.SetDormant(false) },
-			"CloseTo or UnloadTo": func() { a.CloseTo(&Conn{world: w.World}) },
-			"Destroy":             func() { _ = w.Destroy(a) },
+			"Hero.Fire":  func() { _ = fire.Call(a, shot{}) },
+			"Spawn":      func() { _, _ = w.Spawn(hero, nil) },
+			"SetOwner":   func() { _ = w.SetOwner(a, nil) },
+			"SetDormant": func() { _ = a.SetDormant(false) },
+			"CloseTo":    func() { a.CloseTo(&Conn{world: w.World}) },
+			"UnloadTo":   func() { a.UnloadTo(&Conn{world: w.World}) },
+			"Destroy":    func() { _ = w.Destroy(a) },
 		} {
 			panicked := elsewhere(do)
 			if !checks {
 				require.Nil(t, panicked)
 				continue
 			}
-			require.Equal(t, "rpc: "+name+" is called on another goroutine than the one that drives the world: use World.Post or World.Do there", panicked)
+			require.Equal(t, "rpc: "+name+" called on a goroutine that does not drive the world: use World.Post or World.Do", panicked)
 			require.True(t, a.Alive())
 		}
 	}

@@ -16,30 +16,31 @@ type SpawnOption func(*Actor)
 
 // AlwaysRelevant opens the actor for every connection, present and future.
 //
-// If a connection has no free channel, its MaxBunch is too small, or it is at its Config.SendLimit,
-// the actor can't open there. Spawn logs this but doesn't fail, since the peer is to blame.
+// The actor can't open for a connection that has no free channel, whose MaxBunch is too small, or
+// that has reached Config.SendLimit. Spawn logs this but doesn't fail, because the peer is to
+// blame.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens the actor for its owner only. No other client sees it, however near,
 // unless the game makes it the client's view (see [Conn.SetView]). Its class needs neither At nor
-// Relevant. SetOwner closes the previous owner's copy. Spawn
-// returns an error if AlwaysRelevant is also set.
+// Relevant. SetOwner closes the previous owner's copy. Spawn returns an error if AlwaysRelevant is
+// also set.
 //
-// UE: bOnlyRelevantToOwner. In Unreal the copy only closes after RelevantTimeout, and
-// receives nothing until then.
+// UE (Unreal Engine's counterpart): bOnlyRelevantToOwner. In Unreal, the previous owner's copy
+// closes only after RelevantTimeout, and receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to the same connections as its owner. A weapon, for
 // instance, is relevant to everyone who sees the pawn that carries it.
 //
-// The actor follows another actor and uses its position and cull distance. If an actor owns it,
+// The actor follows another actor, whose position and cull distance it uses. If an actor owns it,
 // it follows that actor, or the one that its owner follows. If a connection owns it, it follows the
 // connection's view actor (see [Conn.SetView]). If the followed actor is AlwaysRelevant, all
 // connections that have a view see both. Any copy, even a previous owner's, closes 5 s after its
 // client last saw the followed actor.
 //
-// If there is no actor to follow, or if the followed actor is OnlyRelevantToOwner or [Relevant]
-// decides about it, only the owner has a copy, and SetOwner closes the previous owner's.
+// If there is no actor to follow, or if the followed actor is OnlyRelevantToOwner or its class has
+// [Relevant], only the owner has a copy, and SetOwner closes the previous owner's.
 //
 // While the server itself owns the actor, its position comes from the [At] of its own class. If
 // the class has no At, no connection has the actor.
@@ -56,8 +57,7 @@ func (a *Actor) applyOptions(options []SpawnOption) error {
 		option(a)
 	}
 	if a.relevancy.always && a.relevancy.onlyOwner {
-		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one",
-			a.class.name)
+		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant and OnlyRelevantToOwner cannot be combined", a.class.name)
 	}
 	return nil
 }
@@ -70,14 +70,13 @@ func (a *Actor) applyOptions(options []SpawnOption) error {
 // states as set leaves them. If a state exceeds a bound, Spawn destroys the actor and returns an
 // error that names the field.
 //
-// Don't call clients before Spawn returns. A call to a client in the constructor or in set,
-// or an OpenTo there, opens the actor early and without its states, which then arrive in no
-// particular order with calls.
+// Don't call clients before Spawn returns. If the constructor or set calls a client or OpenTo, the
+// actor opens early and without its states, which then arrive before or after calls in no
+// particular order.
 //
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The
-// connection's actors still exist until OnDisconnect has run. A game that spawns further actors
-// for them in a tick, such as a pawn for a controller, must therefore expect this error whenever
-// a player leaves.
+// If the owner's connection is closing, Spawn makes nothing and returns [ErrClosed]. Since the
+// connection's actors still exist until OnDisconnect has run, a game that spawns further actors for
+// them in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
 //
 // After OnDisconnect, the actors that the connection owns are destroyed, along with everything
 // that they own in turn. To keep an actor, give it to another owner in OnDisconnect by calling
@@ -112,11 +111,11 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	owner, conn := chainEndsOf(to)
 	switch {
 	case class == nil:
-		return nil, errors.New("rpc: Spawn of a nil *Class: take what NewClass returned")
+		return nil, errors.New("rpc: Spawn of a nil *Class: use the one that NewClass returned")
 	case !w.IsServer():
 		return nil, errOnClient(fmt.Sprintf("Spawn of a %q", class.name))
 	case !slices.Contains(w.table.all(), class):
-		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
+		return nil, fmt.Errorf("rpc: Spawn of a %q: class is neither bound nor in Config.Classes", class.name)
 	}
 	if err := w.checkOwner(nil, owner, conn); err != nil {
 		return nil, errorf("rpc: Spawn of a %q: %w", class.name, err)
@@ -131,15 +130,15 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	w.actors.assignRef(a)
 	a.joinOwner(owner, conn)
 	w.actors.add(a)
-	w.relevance.join(a)
+	w.relevance.add(a)
 	err := w.construct(a, set)
 	if a.dead || a.tornOff && err == nil {
 		return a, nil
 	}
 
-	// Open the actor for its owner or, if it's AlwaysRelevant, for everybody.
+	// Open the actor for its owner and, if it's AlwaysRelevant, for everybody.
 	if err == nil && a.relevancy.always {
-		// Before we open it for everybody, make sure that its states fit into an open.
+		// First make sure that its states fit into an open message.
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
 	}
 	if err == nil && a.conn != nil && !a.conn.life.mayJoin() {
@@ -150,7 +149,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, err
 	}
 	if a.relevancy.always {
-		w.actors.always.Add(a, &a.seats.always)
+		w.actors.addAlways(a)
 		w.openToAll(a)
 	}
 	a.relevancy.fresh = true
@@ -158,12 +157,12 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 }
 
 // construct makes the objects of an actor that was spawned here. It returns an error if one
-// of their states cannot be encoded.
+// of their states can't be encoded.
 func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
 	defer func() {
 		if !constructed {
-			// A constructor has panicked. Spawn won't return, so nobody else could destroy the
+			// A constructor has panicked, so Spawn won't return and nobody else could destroy the
 			// actor.
 			_ = w.Destroy(a)
 		}
@@ -186,7 +185,7 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {
 		if c.usable() {
-			_ = a.openAlways(c)
+			_ = a.ensureOpenLogged(c)
 		}
 	}
 }
@@ -195,28 +194,26 @@ func (w *World) openToAll(a *Actor) {
 // name has 1 to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
 //
 // On the server, Place works like [Spawn], and the server itself owns the actor. Once an actor
-// has been destroyed or torn off, its name can't be used again, and Place returns ErrClosed for
-// it. Every client that joins later has to be told all of these names. Therefore a world can
-// place at most 262,144 actors in its lifetime. After that, Place returns an error. There is no
-// such limit for Spawn.
+// has been destroyed or torn off, Place returns ErrClosed for its name, which can't be used again.
+// Since every client that joins later has to be told all of these names, a world can place at most
+// 262,144 actors in its lifetime, after which Place returns an error. Spawn has no such limit.
 //
 // On a client, after Connect, Place makes the client's copy of the actor ahead of the server's
 // open message. Until that message arrives, the copy has neither a channel nor a [Ref], and
 // Server RPCs on it return ErrDormant. If the open message has already arrived, Place returns the
-// copy that the message has made, and does not call set.
+// copy that the message has made, and doesn't call set.
 //
-// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that was
-// placed earlier ends as soon as the server tells the client, which is immediately or when the
-// client joins. To place actors that exist from the beginning ahead of any open message, place
-// them in OnConnect.
+// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that the
+// client has placed ends when the server tells the client, which is immediately or when the client
+// joins. To place actors before any open message arrives, place them in OnConnect.
 //
-// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and is used again
-// by the next open message. While a copy has no channel, the client may destroy it, for instance
-// when it unloads the level. A copy that ever had a channel ends with its connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and gets the
+// channel of the next open message. While a copy has no channel, the client may destroy it, for
+// instance when it unloads the level. A copy that ever had a channel ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
-		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes",
+		return nil, object, fmt.Errorf("rpc: Place of a %q: name %q must have 1 to %d printable bytes",
 			b.untyped.class.name, shape.Clip(name), maxNameBytes)
 	}
 	var a *Actor
@@ -235,7 +232,7 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	return a, object, nil
 }
 
-// validName reports whether a placed actor may have that name.
+// validName reports whether a placed actor may have the name.
 func validName(name string) bool {
 	if name == "" || len(name) > maxNameBytes {
 		return false
@@ -250,10 +247,10 @@ func (w *World) placeOnServer(class *Class, name string, set func(object any), o
 	case other != nil && !other.dead:
 		return nil, fmt.Errorf("%v has that name", other)
 	case other != nil:
-		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
+		return nil, fmt.Errorf("actor of that name was destroyed or torn off: use another name, or Spawn: %w", ErrClosed)
 	}
 	if len(w.actors.placed) >= maxDetached {
-		return nil, fmt.Errorf("as many as %d actors were placed already, which each client must know for good; Spawn one", maxDetached)
+		return nil, fmt.Errorf("world has placed %d actors, which is the limit: use Spawn", maxDetached)
 	}
 	options = append(slices.Clip(options), func(a *Actor) { a.name = name })
 	return w.spawn(class, nil, options, set)
@@ -271,7 +268,7 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 	}
 	for _, c := range w.announced {
 		if c.copies.gonePlaced[name] {
-			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
+			return nil, fmt.Errorf("server has destroyed the actor: %w", ErrClosed)
 		}
 	}
 
@@ -283,16 +280,16 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 }
 
 // endPlacedCopies is called on the server when an actor is destroyed or torn off. If the actor is
-// placed, its name is gone for good. All clients must be told, including clients that join later,
-// because they may have or make a copy that the server hasn't opened. Clients for which the actor
-// is open will learn it from the close.
+// placed, its name can't be used again, and all clients must be told, including those that join
+// later, because they may have placed a copy that the server hasn't opened. Clients for which the
+// actor is open learn it from the close instead.
 func (a *Actor) endPlacedCopies() {
 	w := a.world
 	if a.name == "" {
 		return
 	}
 
-	// The actor itself may still be alive, if it was torn off, so leave a stand-in in its place.
+	// Leave a stand-in in its place, because the actor itself is still alive if it was torn off.
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.gonePlaced = append(w.actors.gonePlaced, gone)
 	w.actors.placed[a.name] = gone

@@ -14,37 +14,38 @@ import (
 )
 
 // A State is a struct of the game that the server replicates to every client that has the actor.
-// Each client has the newest values that have reached it. UE: the replicated properties of a class
-// (DOREPLIFETIME).
+// Each client has the newest values that have reached it. UE (Unreal Engine's counterpart): the
+// replicated properties of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes the struct and compares
+// The game changes the struct in place. In each Flush, the server encodes the struct and compares
 // each field with its previous encoding. A change smaller than the quantum therefore sends nothing,
 // nor does a change from one NaN to another.
 //
-// Changed fields are sent to each client after calls and before bulk. Since only the newest values
-// count, nothing waits in a reliable buffer, and values in between may be skipped. If a packet is
-// lost, its fields are sent again with their current values.
+// Changed fields are sent to each client after calls and before bulk (transfers of package stream).
+// Since only the newest values count, nothing waits in a reliable buffer, and values in between may
+// be skipped. If a packet is lost, its fields are sent again with their current values.
 //
-// The open carries all fields, so a client's object has them before any call. The exception
-// is an actor whose constructor or set made a call on the server: see [Spawn]. Otherwise
-// calls and states are not ordered relative to each other.
+// The open carries all fields, so a client's object has them before any call. The exception is an
+// actor whose constructor or set made a call on the server: see [Spawn]. Apart from the open, calls
+// and states aren't ordered relative to each other.
 //
-// A client may write to its own copy, for instance to predict. The server isn't told, and what
-// the client wrote stays until the server changes that field.
+// A client may write to its own copy, for instance to predict. The server doesn't learn of this,
+// and what the client wrote stays until the server changes that field.
 //
-// Each field is sent by itself, like a property in Unreal. After a loss, the struct may therefore
+// Each field is sent separately, like a property in Unreal. After a loss, the struct may therefore
 // hold a mix of fields from different Flushes that never existed on the server. Values that belong
-// together, such as a position and its tick, should be in a nested struct, because that is one
+// together, such as a position and its tick, should be in a nested struct, because that is a single
 // field.
 //
-// An array or a slice is also one field: if one element changes, all of it is sent. Elements
+// An array or a slice is also a single field: if one element changes, all of it is sent. Elements
 // that change one at a time belong in a [List].
 //
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref],
-// and types derived from them. A field may take at most 1,000 bytes encoded. If a value exceeds its
-// bound in [Spawn], Spawn fails. If a value exceeds its bound later, it isn't sent. Clients then
-// keep the field's previous value, and the server logs an error. Tags, separated by commas, of the
-// first four at most one:
+// and types derived from them. The encoding of a field has at most 1,000 bytes. If a value exceeds
+// its bound in [Spawn], Spawn fails. If a value exceeds its bound later, it isn't sent: clients
+// keep the field's previous value, and the server logs an error.
+//
+// A field may have the following tags, separated by commas, but only one of the first four:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all other clients (UE: COND_SkipOwner)
@@ -57,7 +58,7 @@ import (
 //	quiver:"unit"         three floats that form a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }
 
-// declaredState is a State or ListState without its type parameters.
+// A declaredState is a State or ListState without its type parameters.
 //
 // The fields of all states of a class are numbered consecutively, and a state.Mask has a bit for
 // each of them. A list counts as a single field.
@@ -74,8 +75,8 @@ type declaredState struct {
 	refers bool // its items may contain a Ref
 }
 
-// String returns the class and the name of the struct or list. For a struct type without a name
-// it spells the type out instead.
+// String returns the class and the name of the struct or list. A struct type without a name is
+// spelled out.
 func (d *declaredState) String() string {
 	if d.isList() || d.plan.Type().Name() != "" {
 		return d.path()
@@ -83,8 +84,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path returns the form of String that the handshake compares. It leaves out the type of a struct
-// that has no name, because the text of the type may differ between two compatible programs.
+// path returns the form of String that the handshake compares. It omits a struct type without a
+// name, because its spelling may differ between two compatible programs.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -94,7 +95,8 @@ func (d *declaredState) path() string {
 
 func (d *declaredState) isList() bool { return d.name != "" }
 
-// outline adds the state to the shape of its class, which the handshake compares.
+// outline adds the state to the shape (the comparable description) of its class, which both ends
+// compare in the handshake.
 func (d *declaredState) outline(s *shape.Shape) {
 	kind := "a struct"
 	if d.isList() {
@@ -119,15 +121,15 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// localMask converts a mask of the class's fields to a mask of the state's own fields, which begins
-// at bit 0.
+// localMask converts a mask of the class's fields to a mask of the state's own fields, whose first
+// field is bit 0.
 func (d *declaredState) localMask(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
-// NewState declares that actors of class have an S. A class may have several states of
-// different types, with at most 64 fields in total. NewState panics if S cannot be
-// replicated, or if the class has an S already.
+// NewState declares that actors of class have an S. A class may have several states of different
+// types, with at most 64 fields in total. NewState panics if S can't be replicated, or if the class
+// already has an S.
 //
-// States belong in package variables, just like methods, and the handshake compares them.
+// Like methods, states belong in package variables, and the handshake compares them.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -139,11 +141,11 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches the fields of a that are tagged if=name on or off for all clients. They are
-// off at first. Clients get the values that the fields have when they are switched on, or later
-// values, but none from before. A condition applies to the actor, not to a single client: all
-// clients see the same fields. SetCondition is for the server only, and must be called on the
-// world's goroutine. UE: COND_Custom, SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off. They are off at first.
+// Clients get the values that the fields have when they are switched on, or later values, but none
+// from before. A condition applies to the actor, not to a single client, so all clients see the
+// same fields. SetCondition is for the server only, and must be called on the world's goroutine.
+// UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	d := s.declared
 	switch {
@@ -152,12 +154,11 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	case !a.world.IsServer():
 		return errOnClient(fmt.Sprintf("SetCondition of %v", a))
 	case d.class.root() != a.class:
-		return fmt.Errorf("rpc: SetCondition of %v: %v is of another class", d, a)
+		return fmt.Errorf("rpc: SetCondition of %v: %v belongs to another class", d, a)
 	case !d.knows(name):
 		return fmt.Errorf("rpc: SetCondition of %v: no field is tagged if=%s", d, name)
-	default:
-		a.setCondition(condition{d.id, name}, on)
 	}
+	a.setCondition(condition{d.id, name}, on)
 	return nil
 }
 
@@ -171,7 +172,7 @@ type condition struct {
 // sends them.
 func (a *Actor) setCondition(c condition, on bool) {
 	if a.states.conditions[c] == on {
-		return // games may call this in every tick
+		return // a game may call SetCondition in every tick
 	}
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
@@ -191,14 +192,13 @@ func (d *declaredState) knows(name string) bool {
 }
 
 // Replicate makes b replicate s from the struct that where returns. It panics if s belongs to
-// another class, or if b replicates s already.
+// another class, or if b already replicates s.
 //
-// The world calls where once for each object, right after its constructor. The constructor
-// must not return a nil pointer. The struct must stay valid for as long as the actor lives.
+// The world calls where once for each object, right after its constructor, which must not return a
+// nil pointer. The struct must stay valid for as long as the actor lives.
 //
-// Each end calls Replicate for the states that its objects have. A server doesn't send states that
-// its objects lack. A client skips updates of states that its objects lack. Either logs a warning
-// once.
+// Each end calls Replicate for the states that its objects have. If its objects lack a state, a
+// server doesn't send it, and a client skips its updates. Either logs a warning once per class.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -206,37 +206,37 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run on clients when fields of s change. old is the previous value
-// of s. OnRep panics if Replicate was not called first, or if s has a function
-// already. UE: OnRep_X, REPNOTIFY_OnChanged.
+// OnRep registers fn to run on clients when fields of s change. old is the previous value of s.
+// OnRep panics if Replicate was not called first, or if s already has such a function.
+// UE: OnRep_X, REPNOTIFY_OnChanged.
 //
-// fn runs once all updates in a packet have been applied, or in the next Dispatch if this one
-// has no time left (see Config.DispatchTime). Several OnRep functions run in no defined order.
+// fn runs after all updates in a packet have been applied, or in the next Dispatch if this one has
+// no time left (see Config.DispatchTime). Several OnRep functions run in no defined order.
 //
-// fn also runs on two other occasions: after an object's constructor, if the values in the open
-// differ from those that the constructor left, and when an actor opens or closes here that a [Ref]
-// in s refers to. It never runs on the server.
+// fn also runs after an object's constructor if the values in the open differ from those that the
+// constructor left, and when an actor opens or ends here that a [Ref] in s refers to. It never runs
+// on the server.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustBeBound[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
 	bound.onRep = fn
 }
 
-// mustBind panics if d belongs to another class than b. by is the name of the calling function, for
-// the panic.
+// mustBind panics if d and b belong to different classes. by is the name of the calling function,
+// for the panic.
 func mustBind(b *binding, d *declaredState, by string) {
 	if d.class != b.class {
-		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
+		panic(fmt.Sprintf("rpc: %s(%v): binding belongs to class %s", by, d, b.class.name))
 	}
 }
 
 // mustBeBound returns what b has bound to d. It panics if d belongs to another class, or if the
-// function whose name is before has not been called yet.
-func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, before string) M {
+// function named first, which binds it, has not been called.
+func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, first string) M {
 	mustBind(b, d, by)
 	bound, ok := b.states[d.id].(M)
 	if !ok {
-		panic(fmt.Sprintf("rpc: %s(%v): call %s before", by, d, before))
+		panic(fmt.Sprintf("rpc: %s(%v): call %s first", by, d, first))
 	}
 	return bound
 }
@@ -259,7 +259,7 @@ type replicaMaker interface {
 // Replicate or ReplicateList.
 func mustHaveObject(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state",
+		panic(fmt.Sprintf("rpc: %s(%v): constructor of class %s returned a nil %T, which cannot have a state",
 			by, d, d.class.name, object))
 	}
 }
@@ -281,7 +281,7 @@ type actorStates struct {
 
 	// Server.
 	conditions map[condition]bool // set by SetCondition; conditions not in the map are off
-	watched    bool               // the replicas are in replicator.states
+	watched    bool               // the replicas are listed in replicator.states
 	compared   time.Time          // when a Flush last compared them; see claimSlot
 	overdue    time.Duration      // how late that comparison was; less than the period
 
@@ -306,26 +306,26 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// claimSlot reports whether a Flush at now may compare the actor's states. If so, it claims the
-// slot for this Flush. On average, the time between two slots is at least the period.
+// claimSlot claims the actor's slot for a Flush at now, and reports whether the Flush may therefore
+// compare the actor's states. On average, the time between two slots is at least the period.
 //
 // A Flush doesn't come exactly when a slot is due, so if this slot is late, the next one may be
 // early by the same amount. Without this, a class whose rate equals the tick rate would miss each
 // tick that comes early because of the clock's jitter.
 //
-// After a pause, we move the next slot forward by a part of the period that differs from actor to
-// actor. Otherwise actors that were spawned or opened together would all be sent in the same tick
-// from then on.
-func (s *actorStates) claimSlot(now time.Time, period time.Duration, of Ref) bool {
+// After a pause, the next slot comes earlier by a part of the period that differs from actor to
+// actor. Otherwise actors that were spawned or opened together would from then on all be sent in
+// the same tick.
+func (s *actorStates) claimSlot(now time.Time, period time.Duration, of Ref) (claimed bool) {
 	since := now.Sub(s.compared)
 	switch {
 	case since == 0 && !s.compared.IsZero():
-		// This Flush has claimed it already, for another state of the actor.
+		// This Flush has already claimed it, for another state of the actor.
 		return true
 	case since < 0 || since >= 3*period:
 		// This is the first slot, or the first after a pause, or the game's clock went back. (Even
-		// without a pause, there may be up to two periods between slots if a tick comes early.)
-		// Multiples of the golden ratio spread the actors evenly.
+		// without a pause, slots may be up to two periods apart.) Multiples of the golden ratio
+		// spread the actors evenly.
 		share := float64(uint32(of)*0x9E3779B1) / (1 << 32)
 		s.overdue = time.Duration(float64(period) * share)
 	case since+s.overdue < period:
@@ -362,7 +362,7 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 }
 
 // fitting returns as many of fields as fit into a message of limit bytes, starting with the first.
-// It returns at least one field, even if that field is too large.
+// It returns at least one field, even if that field alone is too large.
 func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 	if s.size(fields) <= limit {
 		return fields
@@ -380,7 +380,7 @@ func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 }
 
 // removeReferences is called on a client when the actor ends. It removes the actor's states from
-// copies.referrers, the index of states by the actors they refer to.
+// copies.referrers, which indexes states by the actors that they refer to.
 func (s *actorStates) removeReferences(c *Conn) {
 	for r := range s.present {
 		r.unindexReferences(c.copies.referrers)
@@ -420,9 +420,9 @@ type replica interface {
 	read(b []byte, field int) (rest []byte, err error)
 
 	// repNotify calls OnRep's function, if there is one and the struct has changed since remember.
-	// If moved isn't 0, the struct refers to the actor moved, which has just opened or ended, and
-	// the function is called in any case.
-	repNotify(w *World, moved Ref)
+	// If changed isn't 0, it calls the function anyway, because the struct refers to the actor
+	// changed, which has just opened or ended.
+	repNotify(w *World, changed Ref)
 
 	// indexReferences brings the index up to date with the actors that the replica refers to
 	// now, and unindexReferences removes the replica from the index.
@@ -430,15 +430,15 @@ type replica interface {
 	unindexReferences(index refs.Index[Ref, replica])
 }
 
-// replicaOf implements replica for a struct of type S.
+// A replicaOf is the replica of a struct of type S.
 type replicaOf[T, S any] struct {
 	bound  *boundState[T, S]
 	object T
 	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
 
-	// A copy of the struct. On the server, it was made when the struct was last encoded. On a
-	// client, it was made when an update was about to be applied.
+	// A copy of the struct: on the server, from when it was last encoded, and on a client, from
+	// before the updates of the newest packet.
 	last S
 
 	shadow  state.Shadow // server: the last encoding
@@ -452,10 +452,10 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same reports whether live and last have the same bytes in memory. This takes a few ns, a tenth of
-// the time for a comparison field by field. In most ticks, most states haven't changed.
-//
-// Padding between fields may differ as well, but then encode finds that nothing has changed.
+// same reports whether live and last have the same bytes in memory. That takes a few ns, a tenth of
+// the time of a comparison field by field, which pays off because in most ticks, most states
+// haven't changed. If only the padding between fields differs, encode finds that nothing has
+// changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	live := unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size)
@@ -467,8 +467,8 @@ func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.decla
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// Copy by reflection, because an assignment wouldn't copy the padding between fields, and
-	// same would then find a difference at each Flush.
+	// Copy by reflection, because an assignment need not copy the padding between fields, and then
+	// same would find a difference in each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -485,19 +485,19 @@ func (r *replicaOf[T, S]) read(b []byte, field int) ([]byte, error) {
 	return r.bound.declared.plan.Read(b, r.value, field)
 }
 
-func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
-	if r.bound.onRep == nil || moved == 0 && r.unchanged() {
+func (r *replicaOf[T, S]) repNotify(w *World, changed Ref) {
+	if r.bound.onRep == nil || changed == 0 && r.unchanged() {
 		return
 	}
 	old := r.last
 	var zero S
-	r.last = zero // don't keep alive what the old value points to
+	r.last = zero // it would keep alive what the old value points to
 	w.game.Doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged reports, on a client, whether live and last have equal values. DeepEqual allocates, so
-// it's used only for structs with slices, which can't be compared otherwise.
+// unchanged reports, on a client, whether live and last have equal values. It uses DeepEqual, which
+// allocates, only for structs with slices, which can't be compared otherwise.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())

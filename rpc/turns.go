@@ -17,17 +17,17 @@ import (
 
 const (
 	// turnCalls is the maximum number of messages in a turn, after which the next connection has
-	// its turn. All of them are taken at once under the link's lock. With this many, the lock and
-	// the turn cost less than a tenth of what the calls themselves cost.
+	// its turn. All of them are taken together under the link's lock. With this many, the lock and
+	// the turn take less than a tenth of the time of the calls themselves.
 	turnCalls = 32
 
 	// turnParts is the minimum number of turns that a prompt connection needs to use up its share.
 	// If a turn could be as long as the share, clients that start flooding would delay all other
-	// clients in that same Dispatch.
+	// clients in the same Dispatch.
 	turnParts = 8
 
 	// Reading the clock takes a third as long as a small call. Therefore, if less than quickTime
-	// has passed between two readings, we run quickCalls messages before the next one.
+	// has passed between two readings, quickCalls messages run before the next one.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
 
@@ -37,28 +37,32 @@ const (
 	aloneShares = 4
 
 	// worldShares times Config.DispatchTime is the time that all connections may use together. By
-	// default, this is 24 ms. It leaves 9 ms of a tick at 30 Hz for the game itself, for hooks and
-	// posts, and for a call that begins just before the time is up.
+	// default, this is 24 ms, which leaves 9 ms of a tick at 30 Hz for the game itself, for hooks
+	// and posts, and for a call that begins just before the time is up.
 	worldShares = 12
+
+	// lateReserve is the part of that time, as a divisor, that is reserved for late connections.
+	// It need only be enough for them to make progress, because each is no longer late once it
+	// has caught up.
+	lateReserve = 4
 
 	// endedTime is the maximum time that messages may wait for a turn after their connection has
 	// ended. An honest client leaves few messages behind, but a flooding client must not keep its
-	// place and its memory for minutes.
+	// place in the queue and its memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares out the time of a Dispatch among the connections that have messages.
+// turns divides the time of a Dispatch among the connections that have messages.
 //
-// A connection whose messages all ran in the last Dispatch is prompt. Otherwise it is late. The
+// A connection whose messages all ran in the last Dispatch is prompt, and otherwise it is late. The
 // prompt connections have their turns first, round by round, and then the late connections. The
-// late connection that has waited longest comes first, so that none waits forever. The other late
-// connections are sorted by their number of messages, because those with few messages are the least
-// to blame.
+// late connection that has waited longest comes first, so that none waits forever. The others are
+// sorted by their number of messages, because those with few messages are the least to blame.
 //
 // Messages that can't run in this Dispatch stay in the machine, where flow control makes the
 // peer wait.
 //
-// It is used only by the world's goroutine.
+// turns is used only by the world's goroutine.
 type turns struct {
 	// The queues. Once a connection has had its turns, its entry is nil.
 	prompt    []*Conn
@@ -83,22 +87,22 @@ type turn struct {
 	taken []bunch.Message
 
 	isLate     bool      // not all messages ran in the last Dispatch
-	lateWarn   logs.Gate // limits the warnings about messages that wait for a turn
+	lateWarn   logs.Gate // limits warnings about late messages to one per second
 	lastNumber uint64    // of the Dispatch in which the connection last had a turn
 	ended      time.Time // when waitForLate first found messages late; zero until then
 
 	// In this Dispatch.
-	waiting int           // messages that may still run, including those in taken
-	used    time.Duration // the part of the connection's share that is used up
-	longest time.Duration // longest time between two readings of the clock
-	slowest tasks.Doing   // what ran in that time
+	waiting     int           // messages that may still run, including those in taken
+	used        time.Duration // the part of the connection's share that is used up
+	slowest     tasks.Doing   // what ran in the longest time between two readings of the clock
+	slowestTime time.Duration // that time
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.life.closing.Load() }
 
-// takeTurns runs messages that have arrived, for as long as there is time. Messages that arrive in
-// the meantime wait for the next Dispatch. takeTurns looks at the connections in the reach of, and
+// takeTurns runs messages that have arrived, for as long as there is time. Messages that arrive
+// while it runs wait for the next Dispatch. It looks only at the connections that of includes, and
 // corks them.
 func (w *World) takeTurns(of reach) {
 	t := &w.turns
@@ -116,9 +120,9 @@ func (w *World) takeTurns(of reach) {
 		w.countMessages(c)
 	}
 
-	// Look for acks of opens only now. If an ack has arrived before a call that we've counted, or
-	// together with it, OnOpenAcked then runs before the call.
-	w.tellAcked()
+	// Look for acks of opens only after counting messages. If an ack arrived before or together
+	// with a call that was counted, OnOpenAcked then runs before the call.
+	w.runOpenAcked()
 
 	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
@@ -126,7 +130,7 @@ func (w *World) takeTurns(of reach) {
 		t.orderLate()
 		// Reserve some time for the late connections. Otherwise prompt connections that use up
 		// every Dispatch would keep them waiting forever.
-		promptEnd -= t.total / 4
+		promptEnd -= t.total / lateReserve
 	}
 	w.serve(&t.prompt, t.share/turnParts, promptEnd)
 	w.serve(&t.late, t.share, t.total)
@@ -136,7 +140,7 @@ func (w *World) takeTurns(of reach) {
 	}
 }
 
-// countMessages counts the messages that c may run in this Dispatch, and reports whether there
+// countMessages counts the messages of c that may run in this Dispatch, and reports whether there
 // are any. It also corks c.
 func (w *World) countMessages(c *Conn) bool {
 	c.link.Lock()
@@ -144,8 +148,8 @@ func (w *World) countMessages(c *Conn) bool {
 	c.turn.waiting = len(c.turn.taken) + c.machine.Ready()
 	c.link.Unlock()
 	c.turn.used = 0
-	c.turn.longest = 0
 	c.turn.slowest = tasks.Doing{}
+	c.turn.slowestTime = 0
 	return c.hasMessages()
 }
 
@@ -162,9 +166,9 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// orderLate sorts the late connections. The connection that has waited longest comes first. The
-// others follow in the order of their number of messages, where numbers with the same bit length
-// are considered equal.
+// orderLate sorts the late connections: first the one that has waited longest, then the others by
+// their number of messages. Numbers with the same bit length are considered equal, so that a few
+// messages more or less don't change the order from one Dispatch to the next.
 func (t *turns) orderLate() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -197,8 +201,8 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	}
 }
 
-// settle is called at the end of a Dispatch. Connections that still have messages are late in the
-// next Dispatch.
+// settle empties the queues at the end of a Dispatch. Connections that still have messages are late
+// in the next Dispatch.
 func (t *turns) settle() {
 	t.late = append(append(t.late, t.prompt...), t.exhausted...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
@@ -211,8 +215,8 @@ func (t *turns) settle() {
 	t.exhausted = t.exhausted[:0]
 }
 
-// runTurn runs messages of c until none are left, turnCalls have run, or limit has passed. It
-// can't interrupt a call.
+// runTurn runs messages of c until none are left, turnCalls have run, or limit has passed. A call
+// that runs longer isn't interrupted.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.endTurn(c, t.elapsed)
@@ -255,7 +259,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 // finishPacket is called when a turn is over. If it has applied some of the states in a packet,
 // finishPacket applies the rest, because the game must see all of them or none.
 func (w *World) finishPacket(c *Conn) {
-	for len(c.copies.reps.replicas) > 0 {
+	for c.copies.reps.pending() {
 		message := w.fetch(c)
 		if message == nil || message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet {
 			w.callRepNotifies(c)
@@ -267,22 +271,22 @@ func (w *World) finishPacket(c *Conn) {
 }
 
 // noteTime keeps track of the longest time between two readings of the clock, and of what ran in
-// that time. If several quick calls ran, the last one gets the blame.
+// that time. If several quick calls ran, it records the last one.
 func (u *turn) noteTime(doing tasks.Doing, took time.Duration) {
-	if took > u.longest {
+	if took > u.slowestTime {
 		u.slowest = doing
-		u.longest = took
+		u.slowestTime = took
 	}
 }
 
-// endTurn is called at the end of a turn of c that began at start, even if the game panicked.
+// endTurn ends a turn of c that began at start, even if the game panicked.
 func (t *turns) endTurn(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
 	// Copy the messages that didn't run, because the next turn reuses their memory.
-	left := c.turn.taken
-	c.turn.taken = slices.Clone(left)
-	clear(left)
+	remaining := c.turn.taken
+	c.turn.taken = slices.Clone(remaining)
+	clear(remaining)
 }
 
 // nextMessage takes the next message of c. ok is false if no more messages may run in this
@@ -345,19 +349,18 @@ func (c *Conn) take(into []bunch.Message) int {
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {
-		// The machine had no room for some states and has dropped them, so ask the server for
-		// all of its states again. If that fails, the connection has failed too.
+		// The machine had no room for some states and dropped them, so ask the server for all of
+		// its states again. An error means that the connection has failed as well.
 		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil))
 	}
 	c.link.Unlock()
 	if limited {
-		// The ReceiveLimit is holding up the peer, so raise it.
 		c.raiseReceiveLimit()
 	}
 	return n
 }
 
-// noteLate is called when a Dispatch is over but not all messages of the connection have run. It
+// noteLate is called at the end of a Dispatch if not all messages of the connection have run. It
 // counts the delay, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
@@ -368,20 +371,20 @@ func (c *Conn) noteLate() {
 	t := &c.world.turns
 	u := &c.turn
 	log := c.world.log.With("conn", c, "waiting", u.waiting, "used", u.used, "more", hidden)
-	if u.longest > 0 { // it had a turn
-		log = log.With("slowest", u.slowest.String(), "longest", u.longest)
+	if u.slowestTime > 0 { // it had a turn
+		log = log.With("slowest", u.slowest.String(), "longest", u.slowestTime)
 	}
 	if u.used >= t.share {
-		log.Warn("messages wait for the next Dispatch: handlers of the connection took what rpc.Config.DispatchTime allows one",
+		log.Warn("messages delayed to the next Dispatch: handlers of this connection used up its share (rpc.Config.DispatchTime)",
 			"limit", t.share)
 		return
 	}
-	log.Warn("messages wait for the next Dispatch: handlers of all connections took what rpc.Config.DispatchTime allows them together",
+	log.Warn("messages delayed to the next Dispatch: handlers of all connections used up the total time (rpc.Config.DispatchTime)",
 		"limit", t.total, "all", t.elapsed)
 }
 
-// waitForLate is called for a connection that has ended, and reports whether late messages may
-// still run. They may for endedTime, which begins with the first call of waitForLate.
+// waitForLate is called for a connection that has ended, and reports whether its late messages may
+// still run. They may for endedTime, counted from the first call of waitForLate.
 func (u *turn) waitForLate() (wait bool) {
 	if !u.isLate {
 		return false
@@ -392,7 +395,7 @@ func (u *turn) waitForLate() (wait bool) {
 	return time.Since(u.ended) < endedTime
 }
 
-// discard drops and counts the messages that a connection still has when it is expelled.
+// discard drops and counts the messages that haven't run when a connection is expelled.
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
@@ -414,7 +417,7 @@ func (w *World) discard(c *Conn) {
 		c.drops.Add(drops.Ended, dropped)
 		level := slog.LevelWarn
 		if c.life.closing.Load() {
-			// We closed it ourselves, so it's normal that something was in flight.
+			// This side closed it, so it's normal that messages were in flight.
 			level = slog.LevelInfo
 		}
 		w.log.Log(context.Background(), level, "messages dropped with their connection",
@@ -422,13 +425,13 @@ func (w *World) discard(c *Conn) {
 	}
 }
 
-// messageName returns the name of a message for the log: the method that it calls or, in
-// parentheses, the kind of message.
+// messageName returns the name of a message for the log. It's the method that the message calls or,
+// in parentheses, the kind of message.
 func messageName(a *Actor, message bunch.Message) string {
-	called := calledBy(a, message)
+	m := calledBy(a, message)
 	switch {
-	case called != nil && message.Delivery != bunch.Tracked:
-		return called.String()
+	case m != nil && message.Delivery != bunch.Tracked:
+		return m.String()
 	case message.Channel == 0:
 		return usageControl.name
 	case message.Delivery == bunch.Tracked:

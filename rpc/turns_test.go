@@ -153,9 +153,9 @@ func TestLateMessagesAreExplained(t *testing.T) {
 		clients int
 		want    string
 	}{
-		{1, `handlers of the connection took what rpc.Config.DispatchTime allows one" conn.id=1 waiting=` +
+		{1, `handlers of this connection used up its share (rpc.Config.DispatchTime)" conn.id=1 waiting=` +
 			`56 used=8ms more=0 slowest=Mill.Grind longest=1ms limit=8ms`},
-		{40, `handlers of all connections took what rpc.Config.DispatchTime allows them together" conn.id=40 waiting=` +
+		{40, `handlers of all connections used up the total time (rpc.Config.DispatchTime)" conn.id=40 waiting=` +
 			`64 used=0s more=0 limit=24ms all=24ms`},
 	} {
 		var log strings.Builder

@@ -65,7 +65,7 @@ func TestActorsCanNotTravel(t *testing.T) {
 		want string
 	}{
 		{reflect.TypeFor[Actor](), "rpc.Actor: an actor cannot be encoded"},
-		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor cannot be encoded; send a number"},
+		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor cannot be encoded: send a number"},
 		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor cannot be encoded"},
 		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor cannot be encoded"},
 		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor cannot be encoded"},

@@ -11,13 +11,16 @@ import (
 )
 
 // shown is a server's record of the actors that one client has, is about to get, or is about to
-// lose.
+// lose. It is used only by the world's goroutine.
+//
+// A copy at the client is open while it has a channel. A copy is detached if its channel has closed
+// but the client keeps the copy, as it does for dormant and placed actors.
 type shown struct {
-	owned actors // only the actors that the connection itself owns, not what they own in turn
+	owned actors // only actors that the connection owns directly, not those that they own in turn
 	view  view   // the point from which the client sees
 
-	// opened has the actors that the game has opened for the client with OpenTo. The client keeps
-	// those when another client becomes their owner.
+	// The actors that the game has opened for the client with OpenTo. The client keeps these when
+	// another client becomes their owner.
 	opened map[*Actor]bool
 
 	// Actors that are open for the client.
@@ -26,8 +29,8 @@ type shown struct {
 	state    stateOutbox // the openings' states, on the way to the client
 
 	// Actors whose channel is closed.
-	detached       map[*Actor]CloseReason // copies that the client keeps, and why they were closed (never Destroyed)
-	dismissals     []dismissal            // copies that must end, but wait for a free channel
+	detached       map[*Actor]CloseReason // why each detached copy lost its channel; never Destroyed
+	dismissals     []dismissal            // copies that must end, but are waiting for a free channel
 	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
 
 	openWarn logs.Gate // limits warnings about failed opens of actors to one a second
@@ -42,6 +45,21 @@ func newShown() shown {
 	}
 }
 
+// add adds an opening.
+func (s *shown) add(o *opening) {
+	s.openings[o.actor] = o
+	if o.actor.awaitsAcks() {
+		s.unacked = append(s.unacked, o)
+	}
+	s.view.add(o)
+}
+
+// remove removes an opening that has closed. It leaves unacked to takeAcked.
+func (s *shown) remove(o *opening) {
+	delete(s.openings, o.actor)
+	s.view.remove(o)
+}
+
 // takeAcked removes the openings that the client has acknowledged from unacked and returns them.
 // The caller holds the link's lock.
 func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
@@ -50,8 +68,8 @@ func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 		case o.closed:
 			return true
 		case o.closePending:
-			// The client has lost the actor to another owner, and we close it there once the open
-			// is acknowledged. The close may still be canceled, so keep the opening.
+			// The client has lost the actor to another owner. The opening closes once the client
+			// has acknowledged it, but keep it here because that close may still be canceled.
 			return false
 		case !machine.Opened(o.channel):
 			return false
@@ -71,7 +89,7 @@ func (s *shown) hasDetached(a *Actor) bool {
 // hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
 func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
 
-// noteDetached records that the channel on c was closed, but that the client keeps its copy.
+// noteDetached records that the channel on c was closed but that the client keeps its copy.
 func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
 	a.dormancy.detachedAt = append(a.dormancy.detachedAt, c)
 	c.shown.detached[a] = reason
@@ -88,13 +106,14 @@ func (a *Actor) forgetDetached(c *Conn) {
 	}
 }
 
-// A dismissal is the pending end of a client's copy whose channel has closed.
+// A dismissal is the pending end of a client's detached copy.
 type dismissal struct {
 	actor  *Actor
 	reason CloseReason
 }
 
-// dismiss ends the copy that the client of c has kept although its channel has closed.
+// dismiss ends the copy that the client of c keeps although its channel has closed. If there is no
+// free channel to tell the client, each Flush tries again.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	a.forgetDetached(c)
 	delete(c.shown.opened, a)
@@ -102,14 +121,13 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 		return
 	}
 	if err := a.openAndClose(c, reason); err != nil {
-		// There's no free channel. The next Flush tries again.
 		c.shown.dismissals = append(c.shown.dismissals, dismissal{a, reason})
-		a.logNotOpened(c, fmt.Errorf("its copy there must end, and waits for a channel: %w", err))
+		a.logNotOpened(c, fmt.Errorf("end of its copy is waiting for a free channel: %w", err))
 	}
 }
 
-// openAndClose opens a channel just to close it again with a reason. The client then applies the
-// reason to its copy of the actor.
+// openAndClose opens a channel just to close it again with a reason, which the client then applies
+// to its copy of the actor.
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -146,9 +164,9 @@ func (c *Conn) retryDismissals() {
 // closedChannels remembers, for each actor that was closed for a client and may open again, the
 // actor's last channel.
 //
-// If the actor does open again before the client has acknowledged the close, its new channel has
-// to wait for the old one (see channelOn). An entry is therefore kept at least until the close is
-// acknowledged. Acknowledged entries are swept out together, some time later.
+// If the actor opens again before the client has acknowledged the close, its new channel has to
+// wait for the old one (see channelOn). An entry is therefore kept at least until the close is
+// acknowledged, and later removed in a sweep of all acknowledged entries.
 //
 // The link's lock guards all fields.
 type closedChannels struct {
@@ -156,31 +174,32 @@ type closedChannels struct {
 	sweepAt int // size of byRef at which the next add sweeps
 }
 
-// minSweep is the smallest map size worth sweeping.
+// minSweep is the smallest map size worth sweeping. Any number of this order will do, because that
+// many entries take only a few KiB.
 const minSweep = 64
 
 // add records the channel of an actor that was just closed.
-func (l *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
-	if len(l.byRef) >= l.sweepAt {
-		maps.DeleteFunc(l.byRef, func(_ Ref, channel uint64) bool {
+func (s *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
+	if len(s.byRef) >= s.sweepAt {
+		maps.DeleteFunc(s.byRef, func(_ Ref, channel uint64) bool {
 			unacked, _ := machine.Reliable(channel)
 			return unacked == 0
 		})
 		// Don't sweep again until the map has doubled, so that sweeping costs little per close.
-		l.sweepAt = max(minSweep, 2*len(l.byRef))
+		s.sweepAt = max(minSweep, 2*len(s.byRef))
 	}
-	l.byRef[ref] = channel
+	s.byRef[ref] = channel
 }
 
-// take returns the last channel of an actor that opens again, and removes its entry.
-func (l *closedChannels) take(ref Ref) (channel uint64, ok bool) {
-	channel, ok = l.byRef[ref]
-	delete(l.byRef, ref)
+// take removes the entry of an actor that opens again and returns its last channel.
+func (s *closedChannels) take(ref Ref) (channel uint64, ok bool) {
+	channel, ok = s.byRef[ref]
+	delete(s.byRef, ref)
 	return channel, ok
 }
 
-// On a server, a view is the position that a connection sees from, and the openings that depend on
-// this position. Only the world's goroutine may use it.
+// A view is, on a server, the position that a connection sees from, and the openings that depend on
+// this position. It is used only by the world's goroutine.
 type view struct {
 	// The position that the connection sees from.
 	target  *Actor // set by SetView; if nil, see viewTarget
@@ -189,26 +208,27 @@ type view struct {
 
 	// The actor that the connection sees from by default, as last found by Conn.pawn.
 	pawn       *Actor        // nil if there was none
-	searched   bool          // Conn.pawn has been called
-	searchedAt time.Duration // relevance.elapsed at that time
+	searched   bool          // Conn.pawn has searched at least once
+	searchedAt time.Duration // relevance.elapsed at the last search
 
-	openings []*opening // for actors that relevancy decides about, in no particular order
+	openings []*opening // of actors whose relevancyRule isn't byHand, in no particular order
 
-	// After an open has failed, no further actors are opened until relevance.elapsed reaches pause.
-	pause time.Duration
+	// After an open has failed, no further actors are opened until relevance.elapsed reaches
+	// pauseUntil.
+	pauseUntil time.Duration
 }
 
-// SetView makes the connection see from the position of a. UE: SetViewTarget, and the pawn
-// that the player controller possesses.
+// SetView makes the connection see from the position of a. UE (Unreal Engine's counterpart):
+// SetViewTarget, and the pawn that the player controller possesses.
 //
 // From then on, a is open for the connection, and so are all actors near a whose class has [At].
 // SetView takes effect within 0.1 s. It is for the server only, and must be called on the world's
 // goroutine.
 //
-// If a is nil, or once a has ended, the connection has the same view as without SetView. It sees
-// from the first actor with an At that it owns directly. If there is none, it sees from one that it
-// owns through a chain, such as the pawn of its controller. A connection that owns no such actor
-// sees only its own actors.
+// If a is nil, or once a has ended, the connection has its default view: it sees from the first
+// actor with an At that it owns directly or, if there is none, from one that it owns through a
+// chain, such as the pawn of its controller. A connection that owns no such actor sees only its own
+// actors.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -217,19 +237,19 @@ func (c *Conn) SetView(a *Actor) error {
 	case !a.valid():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.world != c.world:
-		return errorf("rpc: SetView to %v of another world: %w", a, ErrWrongRole)
+		return errorf("rpc: SetView to %v: actor belongs to another world: %w", a, ErrWrongRole)
 	case a.dead:
 		return errorf("rpc: SetView to %v: %w", a, ErrClosed)
 	case !a.own.binding.hasAt():
-		return fmt.Errorf("rpc: SetView to %v: its class has no At", a)
+		return fmt.Errorf("rpc: SetView to %v: class has no At", a)
 	}
 	c.shown.view.target = a
 	c.shown.view.fixed = false
 	return nil
 }
 
-// SetViewPoint makes the connection see from a point, for example for a spectator, until the next
-// SetView or SetViewPoint. It is for the server only, and must be called on the world's goroutine.
+// SetViewPoint makes the connection see from a point until the next SetView or SetViewPoint, as a
+// spectator does. It is for the server only, and must be called on the world's goroutine.
 // UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
@@ -271,11 +291,11 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor that the connection sees from without a SetView.
+// pawn returns the actor that the connection sees from by default.
 //
-// It is called for each actor that is RelevantAsOwner. If every call searched, the cost would grow
-// with the square of the number of these actors. It therefore searches only once per Flush, or if
-// the pawn has ended or changed hands.
+// It is called for each actor that is RelevantAsOwner, so if every call searched, the cost would
+// grow with the square of the number of these actors. It therefore searches only once per Flush,
+// unless the pawn has ended or got another owner since.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	now := c.world.relevance.elapsed
@@ -289,8 +309,8 @@ func (c *Conn) pawn() *Actor {
 	return v.pawn
 }
 
-// firstPawn returns the first actor of the list whose class has At. If there is none, it tries the
-// actors that they own, and so on.
+// firstPawn returns the first actor of the list whose class has an At. If there is none, it
+// searches the actors that these own in turn.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {
@@ -313,7 +333,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add adds an opening, unless the game decides about its actor instead of relevancy.
+// add adds an opening, unless only the game opens and closes its actor.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.viewIndex = len(v.openings)
@@ -334,15 +354,22 @@ func (v *view) remove(o *opening) {
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
 	if o.actor.relevancy.here == o {
-		// A function of the game has closed it in the middle of a survey.
+		// A function of the game has closed the opening in the middle of a survey.
 		o.actor.relevancy.here = nil
 	}
 }
 
-// markActors points relevancy.here of each actor at its opening, until finishSurvey. That way, a
-// survey doesn't have to look up the openings in a map.
+// markActors points relevancy.here of each actor at its opening, so that a survey doesn't have to
+// look up the openings in a map. unmarkActors undoes it.
 func (v *view) markActors() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o
+	}
+}
+
+// unmarkActors undoes markActors at the end of a survey.
+func (v *view) unmarkActors() {
+	for _, o := range v.openings {
+		o.actor.relevancy.here = nil
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // A World is one game's end of all its connections. It plays the part of Unreal's game thread:
 // handlers, checks, hooks and constructors run one at a time, on the goroutine that drives the
-// world by calling [World.Tick], Dispatch and Flush, or [World.Run].
+// world by calling [World.Run], or [World.Tick], or Dispatch and Flush.
 //
 // Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel,
 // SetEmulation, HandshakeStats and MethodStats are safe for concurrent use. All other methods
@@ -45,20 +45,20 @@ type World struct {
 	replicator replicator // server: which states to compare and send
 	relevance  relevance  // server: which connections an actor is open for
 
-	// Server: actors whose channels the next Flush closes. They are either dormant, or have left an
-	// owner whose client has acknowledged the open.
+	// Server: actors whose channels the next Flush may close, either because they are dormant or
+	// because they have passed to another owner.
 	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except for parts of dos.
 	announced  []*Conn   // admitted, and not expelled yet
-	admission  admission // lets in who has joined, and out who has ended
+	admission  admission // admits connections that have joined, and expels those that have ended
 	dos        dosWatch  // has its own lock for the fields that Stats reads
 	overflows  int       // connections closed because a reliable buffer was full
 	lastSample time.Time // when sampleRates last ran
 
 	// Parts of a step. Used only by the world's goroutine.
 	frame      frame               // the current step
-	game       tasks.Runner[*Conn] // runs functions of the game one by one, and catches panics
+	game       tasks.Runner[*Conn] // runs functions of the game one at a time, and catches panics
 	local      localCalls          // calls that run in this world
 	turns      turns               // decides whose messages run now, and for how long
 	requests   requests            // requests that this world makes to itself
@@ -145,12 +145,12 @@ func (w *World) openLogs() {
 	w.trace = trace.NewWriter(
 		w.config.Trace,
 		func() string { return "quiver " + w.role() },
-		func(err error) { w.log.Error("the trace has ended", "error", err) },
+		func(err error) { w.log.Error("trace ended", "error", err) },
 	)
 }
 
-// bind adds a binding. It panics if the class is bound already, or if another class has the
-// same name, because both are mistakes in the program.
+// bind adds a binding. It panics if the class is already bound, or if another class has the same
+// name, because both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -161,8 +161,8 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze is called before the first connection or listener is made. From then on, no class and
-// no extension can be added.
+// freeze is called before the first connection or listener is made. No class and no extension can
+// be added after that, because both ends compare them in the handshake.
 func (w *World) freeze() {
 	w.extended.Close()
 	w.table.freeze()
@@ -172,7 +172,7 @@ func (w *World) freeze() {
 // to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// role returns "server" or "client", as shown in tables and traces.
+// role returns "server" or "client", for tables and traces.
 func (w *World) role() string {
 	if w.IsServer() {
 		return "server"
@@ -182,11 +182,11 @@ func (w *World) role() string {
 
 // SetLogLevel changes the log level. If categories are given, it sets only the level of these
 // categories. Otherwise it sets the level of all records that have no category, or whose category
-// has no level of its own. It returns an error if a category does not exist. UE: Log LogRep
-// Verbose.
+// has no level of its own. It returns an error if a category doesn't exist. UE (Unreal Engine's
+// counterpart): Log LogRep Verbose.
 //
-// Each record at Debug has one of the following categories. A slog.Handler receives it by
-// WithAttrs, as the attribute category:
+// Each record at Debug has one of the following categories, which a slog.Handler receives in
+// WithAttrs as the attribute "category":
 //
 //   - handshake
 //   - channel: actors open and close
@@ -210,15 +210,15 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 		return err
 	}
 	if w.sockets == nil {
-		return errors.New("rpc: SetEmulation on a world without Config.Emulation: set that to &emulation.Settings{} for none at first")
+		return errors.New("rpc: SetEmulation on a world without Config.Emulation: to start without emulation, set it to &emulation.Settings{}")
 	}
 	w.sockets.Set(out, in)
 	return nil
 }
 
-// Now returns the time that was passed to the current Dispatch, Flush or Tick. Between these calls,
-// it returns the time of the last one. Before the first call, it returns the zero time. In
-// [World.Run], the time is the system's time. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the latest Dispatch, Flush or Tick, or the zero time
+// before the first of these calls. In [World.Run], it is the system's time.
+// UE: UWorld::GetTimeSeconds.
 //
 // Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors. Handlers
 // have [Call].Now.
@@ -236,23 +236,23 @@ func (w *World) OnConnect(fn func(*Conn)) {
 	w.admission.onConnect = append(w.admission.onConnect, fn)
 }
 
-// OnDisconnect adds a hook that runs when a connection that had joined ends, before
+// OnDisconnect adds a hook that runs when a connection that had joined has ended, before
 // Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	mustRun("OnDisconnect", fn == nil)
 	w.admission.onDisconnect = append(w.admission.onDisconnect, fn)
 }
 
-// mustRun panics if a method of World was passed no function. It panics now, because the tick that
-// would call the function couldn't tell who passed it.
-func mustRun(by string, none bool) {
-	if none {
+// mustRun panics if the World method named by was passed no function. Without it, the panic would
+// come in a later tick, which can't tell who passed the function.
+func mustRun(by string, isNil bool) {
+	if isNil {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
 	}
 }
 
-// Conns returns the connections that have joined and are not closed, oldest first. OnConnect
-// may not have run for some of them yet.
+// Conns returns the connections that have joined and aren't closed, oldest first. For some of them,
+// OnConnect may not have run yet.
 func (w *World) Conns() []*Conn {
 	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool {
 		return !c.life.joined.Load() || c.life.closing.Load()
@@ -265,44 +265,43 @@ func (w *World) Conns() []*Conn {
 // Like [Conn.Close], it still delivers everything that was sent reliably. Use HostClosedConnection
 // for an orderly shutdown.
 //
-// From the call on, the world accepts no connection and no post, and Run returns ErrClosed.
-// OnDisconnect runs in the next Dispatch.
+// As soon as Close is called, the world accepts no more connections or posts, and Run returns
+// ErrClosed. OnDisconnect runs in the next Dispatch.
 //
-// If ctx ends before that, Close returns an error, and the connections continue to close in the
-// background. To wait for them, call Close again or use [Conn.Wait].
+// If ctx ends before the carriers do, Close returns an error, and the connections continue to close
+// in the background. To wait for them, call Close again or use [Conn.Wait].
 //
-// Close does not close listeners. Call [Listener.Close] afterwards. It waits for clients to which
+// Close doesn't close listeners. Call [Listener.Close] afterwards, which waits for clients to which
 // the close has to be sent again.
 //
-// Close also ends the trace of [Config].Trace. If writing the trace has failed, Close returns the
-// error.
+// Close also ends the trace of [Config].Trace, and returns any error from writing it.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
-	// Close the connections even if ctx has ended. A connection that is still being attached isn't
-	// in the list, but finds the lobby closed and closes itself.
+	// Close the connections even if ctx has already ended. A connection that is still being
+	// attached isn't in the list, but it will find the lobby closed and close itself.
 	for _, c := range w.lobby.all() {
 		c.Close(code, reason)
 	}
 	err := w.waitClosed(ctx)
-	if failed := w.trace.Close(ctx); failed != nil {
-		err = errors.Join(err, errorf("rpc: closing the world: Config.Trace: %w", failed))
+	if traceErr := w.trace.Close(ctx); traceErr != nil {
+		err = errors.Join(err, errorf("rpc: closing the world: Config.Trace: %w", traceErr))
 	}
 	return err
 }
 
 // WaitHandlers waits until no function of [Request.Go] is running and all their answers have
-// been sent. If ctx ends first, it returns the cause of ctx. The world must be driven while it
-// waits.
+// been sent. If ctx ends first, it returns the cause of ctx. The world must be driven while
+// WaitHandlers waits.
 //
 // To shut down, a server makes its handlers refuse new requests, calls WaitHandlers to wait for the
-// running ones, and closes the world. Afterwards it may call WaitHandlers again, to wait for
-// functions whose askers are gone. The ctx of these functions has ended by then.
+// running ones, and closes the world. Closing the world ends the contexts of functions whose
+// callers are gone, so the server may then call WaitHandlers again to wait for those as well.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
 // Post runs fn on the world's goroutine in the next Dispatch. If the world is closed, or if
-// Config.MaxPosts functions are waiting already, fn is dropped. The drop is logged, and counted
-// in [World.Dropped].
+// Config.MaxPosts functions are already waiting, Post drops fn, logs this, and counts it in
+// [World.Dropped].
 func (w *World) Post(fn func()) {
 	mustRun("Post", fn == nil)
 	if err := w.post(fn); err != nil {
@@ -313,34 +312,36 @@ func (w *World) Post(fn func()) {
 
 // Do runs fn on the world's goroutine in the next Dispatch, and waits until fn has run.
 //
-// If ctx ends before fn begins, fn does not run, and Do returns the cause of ctx. If
-// Config.MaxPosts functions are waiting already, Do returns ErrBacklogFull. On the world's
-// goroutine it returns ErrOnWorld. If fn panicked, Do returns an error.
+// If ctx ends before fn begins, fn doesn't run, and Do returns the cause of ctx. If Config.MaxPosts
+// functions are already waiting, Do returns ErrBacklogFull. On the world's goroutine it returns
+// ErrOnWorld. If fn panics, Do returns an error.
 //
-// In a closed world fn does not run, and Do returns ErrClosed at once. If the world is closed
+// In a closed world, fn doesn't run and Do returns ErrClosed immediately. If the world is closed
 // while fn is waiting, Do returns ErrClosed unless a Dispatch runs fn within a second.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	mustRun("Do", fn == nil)
 	if w.Inside() {
-		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
+		return fmt.Errorf("%w: Do would wait for itself: call the function directly", ErrOnWorld)
 	}
-	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
+	returned := false
 	run := func() {
 		fn()
-		failed = nil
+		returned = true
 	}
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitDispatch(ctx, done) }
 	if err := w.runInDispatch(run, wait); err != nil {
 		return err
 	}
-	return failed
+	if !returned {
+		return errors.New("rpc: function passed to Do panicked or called runtime.Goexit")
+	}
+	return nil
 }
 
-// runInDispatch posts fn and returns once it has returned or panicked. Until then it blocks in
-// wait. If wait gives up with an error before fn has begun, fn never runs, and runInDispatch
-// returns that error.
+// runInDispatch posts fn and blocks in wait until fn has returned or panicked. If wait returns an
+// error before fn has begun, fn never runs, and runInDispatch returns that error.
 func (w *World) runInDispatch(fn func(), wait func(done <-chan struct{}) error) error {
-	var claimed atomic.Bool // by the Dispatch that runs fn, or by us when we give up
+	var claimed atomic.Bool // by the Dispatch that runs fn, or by this function if wait gives up
 	done := make(chan struct{})
 	err := w.post(func() {
 		if claimed.CompareAndSwap(false, true) {
@@ -354,15 +355,15 @@ func (w *World) runInDispatch(fn func(), wait func(done <-chan struct{}) error) 
 	if err := wait(done); err != nil && claimed.CompareAndSwap(false, true) {
 		return err
 	}
-	<-done // fn is running already, so wait for it
+	<-done // fn is already running, so wait for it
 	return nil
 }
 
-// Inside reports whether the caller is on the goroutine that last drove the world. A call that
-// waits for the world would wait forever there.
+// Inside reports whether the caller is on the goroutine that last drove the world. On that
+// goroutine, a call that waits for the world would wait forever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns the number of functions and calls that the world has dropped: posts that were
+// Dropped returns the number of functions and calls that the world has dropped: posts that it
 // refused, local calls whose actor was destroyed or had no object, and functions of a closed world
 // that kept making calls and requests.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
@@ -376,8 +377,8 @@ func (w *World) post(fn func()) error {
 	return err
 }
 
-// postUnlimited queues a function that must not be lost. It never fails, so the caller has to limit
-// the number of such functions.
+// postUnlimited queues a function that must not be lost. Since it never fails, the caller has to
+// limit the number of such functions.
 func (w *World) postUnlimited(fn func()) {
 	w.lobby.postUnlimited(fn)
 	w.drive.Signal()
@@ -387,8 +388,8 @@ func (w *World) postUnlimited(fn func()) {
 // that call functions of the game from their own hooks.
 //
 // If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil. It calls
-// function to get the name of what panicked, for OnPanic and the log. Guard closes nothing, because
-// only the package knows what must end. Without Config.OnPanic the panic continues.
+// function to get the name of what panicked, for OnPanic and the log. Guard doesn't close conn,
+// because only the package knows what must end. Without Config.OnPanic, the panic continues.
 //
 // The world guards the handlers and hooks that it calls itself. If one panics, it closes the
 // connection with HandlerPanic.
@@ -420,8 +421,8 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 
 // panicked closes the connection for which a function of the game has panicked.
 //
-// It's safe to name the function in the close reason. A peer that has joined has declared the
-// same classes, and before that only Config.Authenticate and Login run.
+// It's safe to tell the peer the function's name in the close reason, because a peer that has
+// joined has declared the same classes, and before that only Config.Authenticate and Login run.
 func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{
@@ -434,13 +435,13 @@ func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 }
 
 // tellPanic logs a panic and passes it to OnPanic. It must be called by the deferred function
-// that recovers, since the panic's stack is gone after that.
+// that recovers, because the panic's stack is gone after that.
 func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	log := w.log
 	if conn != nil {
 		log = log.With("conn", conn)
 	}
-	log.Error("panic in a function of the game", "function", function, "panic", fmt.Sprint(recovered))
+	log.Error("game function panicked", "function", function, "panic", fmt.Sprint(recovered))
 	w.config.OnPanic(conn, function, recovered, debug.Stack())
 }
 
@@ -453,8 +454,7 @@ func (w *World) waitClosed(ctx context.Context) error {
 		close(attached)
 	}()
 	if err := waitFor(ctx, attached); err != nil {
-		return errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w",
-			err)
+		return errorf("rpc: closing the world: connections are still being attached or closed: %w", err)
 	}
 	conns := w.lobby.all()
 	for i, c := range conns {
@@ -476,7 +476,7 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// If Config.CheckGoroutine is set, mustBeInside panics if the caller isn't on the world's
+// mustBeInside panics if Config.CheckGoroutine is set and the caller isn't on the world's
 // goroutine. For the message, what is the name of the method, and of is the object that it was
 // called on, or nil.
 func (w *World) mustBeInside(what string, of fmt.Stringer) {
@@ -489,15 +489,14 @@ func (w *World) mustBeInside(what string, of fmt.Stringer) {
 // can be inlined.
 func (w *World) checkGoroutine(doing tasks.Doing) {
 	if w.drive.Outside() {
-		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
-			doing))
+		panic(fmt.Sprintf("rpc: %v called on a goroutine that does not drive the world: use World.Post or World.Do", doing))
 	}
 }
 
-// Destroy ends an actor and its copies on all clients. Calls that were sent before are still
-// delivered, but later calls on the actor return ErrClosed. A client can destroy only copies that
-// are torn off, and placed actors without a channel. If the actor has already ended, Destroy does
-// nothing and returns nil.
+// Destroy ends an actor and its copies on all clients. Earlier calls on the actor are still
+// delivered, but later ones return ErrClosed. A client can destroy only copies that are torn off,
+// and placed actors without a channel. If the actor has already ended, Destroy does nothing and
+// returns nil.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.valid():
@@ -508,7 +507,7 @@ func (w *World) Destroy(a *Actor) error {
 	w.mustBeInside("Destroy", nil)
 	switch {
 	case !w.IsServer() && !a.tornOff && (a.name == "" || len(a.openings) > 0):
-		return errOnClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
+		return errOnClient(fmt.Sprintf("Destroy of %v, which is not torn off, nor placed without a channel,", a))
 	case a.dead:
 		return nil
 	case !w.IsServer():
@@ -516,8 +515,8 @@ func (w *World) Destroy(a *Actor) error {
 		return nil
 	}
 
-	// End the actor on the clients that have it. Placed actors exist on clients from the start, so
-	// clients that join later need to be told as well.
+	// End the actor on the clients that have it. Clients may place a placed actor before the server
+	// opens it, so tell all of them, including those that join later.
 	if !a.tornOff {
 		a.endPlacedCopies()
 	}
@@ -526,8 +525,8 @@ func (w *World) Destroy(a *Actor) error {
 		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 
-	// End the actor here. The actors that it owned now belong to the server.
-	w.relevance.leave(a)
+	// End the actor here, and give the actors that it owned to the server.
+	w.relevance.remove(a)
 	orphans := a.orphanChildren()
 	a.leaveOwner()
 	a.conn = nil
@@ -539,8 +538,8 @@ func (w *World) Destroy(a *Actor) error {
 }
 
 // Actors yields the game's actors that are alive here, in the order of their [Ref]. On a server,
-// these are the actors that it has spawned. On a client, they are its copies. The actors of package
-// stream are left out. Actors must be called on the world's goroutine. UE: TActorIterator.
+// these are the actors that it has spawned, and on a client, they are its copies. The actors of
+// package stream are left out. Actors must be called on the world's goroutine. UE: TActorIterator.
 //
 // Actors may be added and may end during the iteration. The iteration yields neither actors that
 // were added after it began, nor actors that have ended.
@@ -561,8 +560,8 @@ func (w *World) Actors() iter.Seq[*Actor] {
 	}
 }
 
-// tellAcked calls OnOpenAcked for the actors whose opens clients have acknowledged.
-func (w *World) tellAcked() {
+// runOpenAcked calls OnOpenAcked for the actors whose opens clients have acknowledged.
+func (w *World) runOpenAcked() {
 	for _, c := range w.frame.attended(w.announced) {
 		if len(c.shown.unacked) == 0 {
 			continue
@@ -578,9 +577,10 @@ func (w *World) tellAcked() {
 }
 
 // keepSendBudget closes the connections with the heaviest backlogs until the others hold no more
-// than Config.SendBudget. unacked is the sum of all of them.
+// than Config.SendBudget. unacked is the sum of all backlogs in bytes.
 func (w *World) keepSendBudget(unacked int, now time.Time) {
-	for limit := w.config.SendBudget; unacked > limit; {
+	limit := w.config.SendBudget
+	for unacked > limit {
 		c := slices.MaxFunc(w.announced, func(a, b *Conn) int {
 			return cmp.Compare(a.backlog.weight(now), b.backlog.weight(now))
 		})
@@ -588,7 +588,7 @@ func (w *World) keepSendBudget(unacked int, now time.Time) {
 			return // all have been closed
 		}
 		c.link.Lock()
-		reason := fmt.Sprintf("reliable messages of all connections hold %d bytes, at most %d (Config.SendBudget): %s",
+		reason := fmt.Sprintf("reliable messages of all connections hold %d bytes; the limit is %d (Config.SendBudget): %s",
 			unacked, limit, c.describeUnacked())
 		c.link.Unlock()
 		if c.usable() {

@@ -505,8 +505,8 @@ func TestBadDeclarations(t *testing.T) {
 	require.Panics(t, func() { NewArray[uint32]("x", MaxElementBytes(1<<20)) })
 	NewArray[struct{ Name string }]("x", MaxElementBytes(100))
 	for _, opts := range [][]ArrayOption{nil, {MaxElementBytes(100)}} { // what rpc refuses as an argument
-		require.PanicsWithValue(t, "stream: array \"x\": struct { A *rpc.Actor }.A: an actor cannot be encoded; "+
-			"send a number of your own by which both ends know it", func() { NewArray[struct{ A *rpc.Actor }]("x", opts...) })
+		require.PanicsWithValue(t, "stream: array \"x\": struct { A *rpc.Actor }.A: an actor cannot be encoded: "+
+			"send a number by which both ends know it", func() { NewArray[struct{ A *rpc.Actor }]("x", opts...) })
 		require.Panics(t, func() { NewArray[struct{ a, b int }]("x", opts...) })
 		require.Panics(t, func() { NewArray[any]("x", opts...) })
 	}

@@ -241,7 +241,7 @@ func TestNamesForWeeks(t *testing.T) {
 				require.NoError(t, c.server.Destroy(a))
 			}
 		}
-		require.ErrorContains(t, err, "262144 actors were placed already")
+		require.ErrorContains(t, err, "world has placed 262144 actors, which is the limit")
 		b := newBarracks(t, rpc.Config{})
 		conn := net.Client(b.World)
 		last := fmt.Sprint("gate ", names-2)

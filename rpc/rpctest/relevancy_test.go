@@ -476,7 +476,7 @@ func TestOpenToOfTheOwnersOnly(t *testing.T) {
 		require.NoError(t, s.actor.OpenTo(r.conns[0]))
 		err := s.actor.OpenTo(r.conns[1])
 		require.ErrorIs(t, err, rpc.ErrNotOwner)
-		require.ErrorContains(t, err, "it is OnlyRelevantToOwner, and its owner is conn 1")
+		require.ErrorContains(t, err, "actor is OnlyRelevantToOwner, and its owner is conn 1")
 		net.Advance(time.Second)
 		require.True(t, r.has(0, s))
 		require.False(t, r.has(1, s))

@@ -393,7 +393,7 @@ func TestRule_6_2_k_ForceQueueIsBounded(t *testing.T) {
 	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 1, rpc.Config{Rate: 20_000})
 		g := b.spawn(b.guns, 0)
-		require.ErrorContains(t, afterAll.Call(g.actor, make(rpc.Raw, 1100)), "travel with states")
+		require.ErrorContains(t, afterAll.Call(g.actor, make(rpc.Raw, 1100)), "the limit for ForceQueue is")
 		g.heard = nil
 		for range 30 {
 			require.NoError(t, afterAll.Call(g.actor, make(rpc.Raw, 1000)))

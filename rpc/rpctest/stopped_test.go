@@ -118,8 +118,8 @@ func TestStoppedClientIsBounded(t *testing.T) {
 		require.Equal(t, calls+more, honest.heard)
 		require.NoError(t, honest.left)
 		require.Len(t, c.left, 1)
-		require.ErrorContains(t, c.left[0], "ReliableBufferOverflow: Flag.News: what waits for the other side's acks has reached 4194304 bytes (Config.SendLimit): ")
-		require.Regexp(t, `\d+ bytes here, and open channels have \d+ × Flag\.News \(\d+ entries\); the other side answers, but its world has taken nothing for \d`, c.left[0].Error())
+		require.ErrorContains(t, c.left[0], "ReliableBufferOverflow: Flag.News: unacknowledged messages have reached the limit of 4194304 bytes (Config.SendLimit): ")
+		require.Regexp(t, `\d+ bytes on this connection, with \d+ × Flag\.News \(\d+ entries\) on open channels; the other side answers, but its world has taken nothing for \d`, c.left[0].Error())
 		net.Pause(stopped.world, 0)
 		net.Advance(time.Second)
 		require.ErrorContains(t, stopped.left, "Config.SendLimit", "the client hears it, too")
@@ -136,7 +136,7 @@ func TestSendLimitByOpens(t *testing.T) {
 		c.spawn(10_000, 900)
 		net.Advance(time.Second)
 		require.Len(t, c.left, 1)
-		require.ErrorContains(t, c.left[0], "open Flag: what waits for the other side's acks has reached 1048576 bytes (Config.SendLimit)")
+		require.ErrorContains(t, c.left[0], "open Flag: unacknowledged messages have reached the limit of 1048576 bytes (Config.SendLimit)")
 	})
 }
 
@@ -211,7 +211,7 @@ func TestSendBudget(t *testing.T) {
 		require.Equal(t, len(c.flags), late.copies)
 		for _, err := range c.left {
 			require.ErrorContains(t, err, "ReliableBufferOverflow: reliable messages of all connections hold")
-			require.ErrorContains(t, err, "at most 16777216 (Config.SendBudget)")
+			require.ErrorContains(t, err, "the limit is 16777216 (Config.SendBudget)")
 		}
 	})
 }
