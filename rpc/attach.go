@@ -26,10 +26,10 @@ import (
 // A carrier must encrypt and authenticate datagrams, because nothing above it does. Its methods
 // are called concurrently.
 //
-// It may have two more methods:
+// A carrier may implement two optional methods:
 //
-//   - RemoteAddr() net.Addr returns the peer's address. [Conn.RemoteAddr] returns it, and it is
-//     the address to which the per-address limits apply.
+//   - RemoteAddr() net.Addr returns the peer's address. [Conn.RemoteAddr] returns it, and the
+//     per-address limits of [Config] apply to it.
 //   - SendQueue() int returns the number of datagrams that the carrier accepts, and sends in
 //     order, before SendDatagram blocks. The number must never change. With SendQueue, calls are
 //     sent without waking a goroutine.
@@ -66,29 +66,35 @@ type Path struct {
 // A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large
 // for the path. We then send its content again in smaller datagrams.
 type TooLargeError struct {
-	Max int // size of the largest datagram that the path takes now, in bytes
+	Max int // size of the largest datagram that the path currently carries, in bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
+	return fmt.Sprintf("rpc: datagram too large; the limit of the path is %d bytes", e.Max)
 }
 
-// A carrierAdapter turns a Carrier into a link.Carrier by adding the methods that a Carrier may
-// lack.
+// The optional methods of a [Carrier].
+type (
+	addrCarrier  interface{ RemoteAddr() net.Addr }
+	queueCarrier interface{ SendQueue() int }
+)
+
+// A carrierAdapter turns a Carrier into a link.Carrier, for which the optional methods of a
+// Carrier are mandatory.
 type carrierAdapter struct{ Carrier }
 
 // SendQueue returns 0 if the Carrier has no SendQueue.
 func (a carrierAdapter) SendQueue() int {
-	if q, ok := a.Carrier.(interface{ SendQueue() int }); ok {
-		return q.SendQueue()
+	if c, ok := a.Carrier.(queueCarrier); ok {
+		return c.SendQueue()
 	}
 	return 0
 }
 
 // RemoteAddr returns nil if the Carrier has no RemoteAddr.
 func (a carrierAdapter) RemoteAddr() net.Addr {
-	if addressed, ok := a.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
-		return addressed.RemoteAddr()
+	if c, ok := a.Carrier.(addrCarrier); ok {
+		return c.RemoteAddr()
 	}
 	return nil
 }
@@ -102,7 +108,7 @@ func (a carrierAdapter) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return p, linkError(err)
 }
 
-// linkError converts an error from a Carrier into the one that package link expects.
+// linkError converts the exported error types that a Carrier returns into those of package link.
 func linkError(err error) error {
 	if large, ok := errors.AsType[*TooLargeError](err); ok {
 		return &link.TooLargeError{Max: large.Max}
@@ -120,19 +126,19 @@ func linkError(err error) error {
 
 // HandshakeStats counts the clients that have connected or have tried to.
 type HandshakeStats struct {
-	Open    int    // in their handshake now
-	Begun   uint64 // got a place; below Config.RetryAbove, this includes forged first packets
-	Retries uint64 // first packets that were answered by a request to prove the address
+	Open    int    // handshakes in progress
+	Begun   uint64 // handshakes begun; below Config.RetryAbove, this includes forged first packets
+	Retries uint64 // first packets answered by a Retry, which makes the client prove its address
 
 	// Refused counts clients that hit a limit: MaxHandshakes, MaxConns, or a limit per address.
 	// A client that QUIC refuses counts once for each packet.
 	Refused uint64
 
-	Evicted uint64 // lost their place during their handshake, to make room for another client
-	Failed  uint64 // had a carrier but didn't join, for any reason
+	Evicted uint64 // handshakes ended to make room for another client
+	Failed  uint64 // clients that had a carrier but didn't join, for any reason
 
 	LoginsFailed uint64 // logins that Authenticate refused
-	LoginsSlowed uint64 // logins refused without asking Authenticate: see Config.MaxLoginFailures
+	LoginsSlowed uint64 // logins refused without calling Authenticate: see Config.MaxLoginFailures
 }
 
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
@@ -143,7 +149,7 @@ func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 // carrier from this call on, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
-		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
+		err := errorf("rpc: Attach on a client: use Connect for the client's end of a connection: %w", ErrWrongRole)
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
@@ -155,20 +161,19 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 }
 
 // Connect uses carrier as the client's end of a new connection, and returns when the server
-// has welcomed the client. The world need not be driven for that. The world owns the
+// has welcomed the client, even if nothing drives the world in the meantime. The world owns the
 // carrier from this call on, even if Connect returns an error.
 //
-// The first Connect makes the world a client for good, so the world must not have a listener,
-// actors or clients. A client may connect again, to the same server or another one, whether its
-// earlier connections have ended or not. Each connection has its own actors, for which
-// [Actor.Conn] returns that connection. The actors end in the Dispatch that runs the connection's
-// OnDisconnect.
+// The first Connect makes the world a client permanently, so the world must not have a listener,
+// actors or clients. A client may connect again, to the same server or another one, even while
+// its earlier connections are open. Each connection has its own actors, for which [Actor.Conn]
+// returns that connection. They end in the Dispatch that runs the connection's OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, carrierAdapter{carrier})
 }
 
-// connect attaches the carrier of a client, and waits until the server welcomes us, unless the
-// connection or ctx ends first.
+// connect attaches a client's carrier and waits for the server's Welcome. It returns an error if
+// the connection or ctx ends first.
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
@@ -184,25 +189,25 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 	case <-c.life.done:
 		return nil, c.closeError()
 	case <-ctx.Done():
-		c.abort(&CloseError{Reason: "the client gave up"})
+		c.abort(&CloseError{Reason: "the client stopped waiting for the Welcome"})
 		<-c.life.done
 		return nil, context.Cause(ctx)
 	}
 }
 
-// attach starts a new connection. v is the client's place among the handshakes if it came through
-// a [Listener], and nil otherwise.
-func (w *World) attach(c *Conn, v *visit) error {
+// attach starts a new connection. slot is the handshake slot of a client that came through a
+// [Listener], and nil for any other connection.
+func (w *World) attach(c *Conn, slot *handshakeSlot) error {
 	w.freeze()
 
-	// Take a place in the world, which may cost another client its handshake.
-	evicted, full := w.lobby.enlist(c, c.origin(), v)
+	// Admitting the connection may end another client's handshake.
+	evicted, refused := w.lobby.enlist(c, c.origin(), slot)
 	w.evict(evicted)
-	if full != nil {
+	if refused != nil {
 		w.logs.Stranger(logs.Refused, "connection refused",
-			"conn", c, "code", full.Code.String(), "reason", full.Reason)
-		_ = c.carrier.CloseWithError(uint64(full.Code), full.Reason)
-		return full
+			"conn", c, "code", refused.Code.String(), "reason", refused.Reason)
+		_ = c.carrier.CloseWithError(uint64(refused.Code), refused.Reason)
+		return refused
 	}
 
 	now := time.Now()
@@ -212,53 +217,52 @@ func (w *World) attach(c *Conn, v *visit) error {
 	closed := c.start()
 	w.lobby.attaching.Done()
 	if closed != nil {
-		// The world was closed in the meantime.
+		// World.Close ran after enlist, so it didn't find this connection.
 		c.Close(closed.Code, closed.Reason)
 	}
 	return nil
 }
 
-// evict ends a handshake to make room for another one. It does nothing if c is nil.
+// evict ends the handshake of c to make room for another client. It does nothing if c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
 	}
 	busy := &CloseError{
 		Code:   ServerBusy,
-		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
+		Reason: "handshake ended to make room for another client: the server or the client's address reached its limit (Config.MaxHandshakes, MaxHandshakesPerAddress, MaxConns, MaxConnsPerAddress)",
 	}
 
-	// Abort the link even if we have already closed the connection and are still sending the
-	// client a refusal. Conn.abort wouldn't do so in that case.
+	// Conn.abort does nothing on a connection that is already closing. Abort the link directly,
+	// so that a connection that is still sending its refusal gives up its slot, too.
 	c.life.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// Dial connects world to the server at addr ("host:port"). It returns when the
-// server has welcomed the client. The world need not be driven for that. Each Dial
-// makes a new connection, even if one is open: see [World.Connect]. cert.Pinned
-// makes a config that trusts one certificate.
+// Dial connects world to the server at addr ("host:port"), and returns when the server has
+// welcomed the client, even if nothing drives the world in the meantime. Each Dial makes a new
+// connection, even if one is open already: see [World.Connect]. To trust a single certificate, use
+// the config that cert.Pinned returns.
 //
 // If the host has several addresses, Dial tries up to six of them, alternating between IPv4 and
-// IPv6 and beginning with IPv4. It starts the next attempt after a quarter of a second (RFC
-// 8305), or at once if an attempt has failed. Earlier attempts continue meanwhile. If an address
-// refuses, or has a wrong certificate, Dial waits 2 s more for the silent addresses. If none
-// connects, Dial returns the first error that isn't a timeout, if any.
+// IPv6 and starting with IPv4. It starts the next attempt after 250 ms (RFC 8305) or as soon as
+// one fails, while earlier attempts continue. If an address refuses or has a wrong certificate,
+// Dial waits another 2 s for addresses that haven't answered. If none connects, Dial returns the
+// first error other than a timeout, if any.
 //
-// If too many other clients are in their handshake with the server, Dial tries again by itself,
-// with pauses of up to a second, for as long as ctx and Config.HandshakeTimeout allow another
-// attempt. Many players may therefore dial at the same moment.
+// If the server is busy with other handshakes, Dial retries automatically, with pauses of up to a
+// second, for as long as ctx and Config.HandshakeTimeout allow. Many players can therefore dial at
+// the same moment.
 //
-// The error is a [*CloseError] if the server still refuses at the last attempt, if it refuses for
-// another reason, such as Config.MaxConns, or if the connection ends before the welcome. The
-// error's Temporary method reports whether another attempt may succeed. Even after the welcome, a
-// server under pressure may take back the place of a client that is joining. The Conn then ends
-// with ServerBusy.
+// If the server refuses the client, or the connection ends before the Welcome, the error is a
+// [*CloseError], whose Temporary method reports whether another attempt may succeed. If nobody
+// answers, Dial fails when ctx ends or after half of Config.HandshakeTimeout for each address. The
+// error is then a net.Error whose Timeout is true, as it is if this machine has no network, and
+// another attempt may succeed. All other errors are permanent, such as cert.ErrPinned or the error
+// for an invalid address.
 //
-// If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or
-// when ctx ends. The error is then a net.Error whose Timeout is true, and another attempt may
-// succeed. The same holds if this machine has no network at the time. Other errors are
-// permanent, such as cert.ErrPinned or the error of an invalid address.
+// Until the client has joined, a server under pressure may still end the connection with
+// ServerBusy, even after Dial has returned.
 //
 // Before Dial returns an error, it closes the socket, which may take a second. After a successful
 // Dial, [Conn.Wait] waits until the socket is closed.
@@ -266,18 +270,12 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	if world == nil {
 		return nil, errorf("rpc: Dial %q for a nil *World", addr)
 	}
-	remotes, host, err := quicconn.Resolve(ctx, addr)
+	addrs, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
-	server := target{addrs: remotes, host: host, config: config}
-	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
-		socket, err := net.ListenUDP("udp", nil)
-		if err != nil {
-			return nil, err
-		}
-		return dial(ctx, world, socket, server, func() { _ = socket.Close() })
-	})
+	d := dialer{world: world, addrs: addrs, host: host, tls: config}
+	c, err := d.dial(ctx)
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
@@ -296,43 +294,51 @@ func DialPacket(
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
 	}
-	server := target{addrs: []net.Addr{addr}, config: config}
-	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
-		return dial(ctx, world, socket, server, func() {})
-	})
+	d := dialer{world: world, socket: socket, addrs: []net.Addr{addr}, tls: config}
+	c, err := d.dial(ctx)
 	if err != nil {
 		return nil, errorf("rpc: Dial %v: %w", addr, err)
 	}
 	return c, nil
 }
 
-// Backoff of a client that is refused because of other handshakes. Pauses begin at firstPause and
+// Backoff of a client that is refused because of other handshakes. Pauses start at firstPause and
 // double up to maxPause. Each pause is shortened by a random amount, up to half, to spread the
 // clients out.
 //
-// A server admits some hundred clients a second, and a refusal costs it one packet.
+// A server admits about a hundred clients a second, and a refusal costs it one packet, so neither
+// value is critical.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// retryWhileBusy calls dial until the server has room for the handshake. When the time left
-// before the limit or ctx's deadline is too short for another pause, it gives up and returns the
+// A dialer connects a world to a server.
+type dialer struct {
+	world  *World
+	socket net.PacketConn // the caller's; if nil, each attempt opens a socket of its own
+	addrs  []net.Addr     // addresses of the server
+	host   string         // for TLS; empty if the caller has given an address
+	tls    *tls.Config
+}
+
+// dial makes attempts until the server has room for the handshake. When the time left before
+// HandshakeTimeout or ctx's deadline is too short for another pause, it gives up and returns the
 // server's refusal.
-func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
-	until := time.Now().Add(limit)
+func (d *dialer) dial(ctx context.Context) (*Conn, error) {
+	until := time.Now().Add(d.world.config.HandshakeTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 		until = deadline
 	}
 	var refused error
 	for longest := firstPause; ; longest = min(2*longest, maxPause) {
-		c, err := dial()
+		c, err := d.attempt(ctx)
 		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
 			// This attempt had no time to get an answer. The last refusal is more informative.
 			return nil, refused
 		}
 		pause := longest - rand.N(longest/2)
-		if err == nil || !busy(err) || time.Now().Add(pause).After(until) {
+		if err == nil || !serverBusy(err) || time.Now().Add(pause).After(until) {
 			return c, err
 		}
 		refused = err
@@ -344,43 +350,32 @@ func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn
 	}
 }
 
-// busy reports whether a server has refused a client because other clients are in their
-// handshake, which is a temporary condition.
-func busy(err error) bool {
+// serverBusy reports whether err is the refusal of a server that is busy with other handshakes,
+// which is a temporary condition.
+func serverBusy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
 	return ok && closed.Remote && closed.Code == ServerBusy
 }
 
-// A target is the server that a client dials.
-type target struct {
-	addrs  []net.Addr
-	host   string // for TLS; empty if the caller gave an address
-	config *tls.Config
-}
-
-// dial makes a single attempt to connect, over a transport of its own. It calls free when the
-// socket is no longer used.
-func dial(
-	ctx context.Context, world *World, socket net.PacketConn, server target, free func(),
-) (*Conn, error) {
-	if server.config == nil {
-		free()
-		return nil, errors.New("a TLS config is needed; see cert.Pinned")
+// attempt makes a single attempt to connect, over a QUIC transport of its own.
+func (d *dialer) attempt(ctx context.Context) (*Conn, error) {
+	w := d.world
+	if d.tls == nil {
+		return nil, errors.New("a TLS config is required; see cert.Pinned")
 	}
-	if err := world.lobby.mayBecomeClient(world.actors.alive.Load()); err != nil {
-		free()
+	if err := w.lobby.mayBecomeClient(w.actors.alive.Load()); err != nil {
 		return nil, err
 	}
-	conn, shared, release := world.share(socket, nil)
-	tlsConfig := quicconn.TLS(server.config, server.host)
-	carrier, err := quicconn.Dial(ctx, conn, shared, server.addrs, tlsConfig, world.config.quic(), func() {
-		release()
-		free()
-	})
+	socket, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	carrier, err := quicconn.Dial(
+		ctx, socket.quic, socket.sealed, d.addrs, quicconn.TLS(d.tls, d.host), w.config.quic(), socket.release)
 	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
 		return nil, &CloseError{
 			Code:   ServerBusy,
-			Reason: "the server takes no handshake now, or none from this address",
+			Reason: "the server refused the handshake, because it or the client's address has reached a limit",
 			Remote: true,
 			cause:  refused.Unwrap(),
 		}
@@ -388,35 +383,57 @@ func dial(
 	if err != nil {
 		return nil, err
 	}
-	c, err := world.connect(ctx, carrier)
+	c, err := w.connect(ctx, carrier)
 	if err != nil {
 		carrier.Wait()
 	}
 	return c, err
 }
 
-// share wraps a socket for QUIC and, with Config.Sealed, also for sealed packets. If the system
-// refuses to send a packet, the packet counts as lost, and the connection lives on.
-//
-// guard, which may be nil, inspects QUIC packets. The caller must call release when it no longer
-// uses the socket.
-func (w *World) share(
-	socket net.PacketConn, guard sealed.Guard,
-) (conn net.PacketConn, shared *sealed.Socket, release func()) {
+// open returns the socket for an attempt. If it isn't the caller's, release closes it.
+func (d *dialer) open() (sharedSocket, error) {
+	if d.socket != nil {
+		return d.world.shareSocket(d.socket, nil), nil
+	}
+	own, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return sharedSocket{}, err
+	}
+	socket := d.world.shareSocket(own, nil)
+	release := socket.release
+	socket.release = func() {
+		release()
+		_ = own.Close()
+	}
+	return socket, nil
+}
+
+// A sharedSocket is a UDP socket of QUIC, which sealed packets use as well if Config.Sealed is set.
+type sharedSocket struct {
+	quic    net.PacketConn // what QUIC reads from and writes to
+	sealed  *sealed.Socket // for sealed packets; nil without Config.Sealed
+	release func()         // must be called once neither of them is in use
+}
+
+// shareSocket wraps a socket so that QUIC and sealed packets can share it. If the system refuses
+// to send a packet, the packet counts as lost, and the connection stays open. guard, which may be
+// nil, inspects QUIC packets.
+func (w *World) shareSocket(socket net.PacketConn, guard sealed.Guard) sharedSocket {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed {
-		// For all other sockets, quic-go sets the buffers itself.
+		// Without Config.Sealed, quic-go sets the buffers itself.
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
-			w.log.Warn("the socket's buffers are small for sealed packets",
+			w.log.Warn("socket buffers are small for sealed packets",
 				"addr", socket.LocalAddr(), "error", err)
 		}
 	}
-	release = func() {}
+	release := func() {}
 	if w.sockets != nil {
 		socket, release = w.sockets.Add(socket)
 	}
+	shared := sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: !w.config.Sealed})
+	s := sharedSocket{quic: shared.QUIC(), release: release}
 	if w.config.Sealed {
-		shared = sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard})
-		return shared.QUIC(), shared, release
+		s.sealed = shared
 	}
-	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, release
+	return s
 }

@@ -168,7 +168,7 @@ func TestHelloThatDrips(t *testing.T) {
 		p := rawPeerOn(t, near)
 		p.send(0, make([]byte, 60_000)) // a Hello by its first byte, in 55 parts
 		<-c.Done()
-		require.ErrorContains(t, c.Err(), "HandshakeTimeout: after 2s (Config.HelloTimeout) waiting for the client's Hello")
+		require.ErrorContains(t, c.Err(), "HandshakeTimeout: still waiting for the client's Hello after 2s (Config.HelloTimeout)")
 		near.SetDrop(nil)
 		<-p.link.Done()
 	})
@@ -237,13 +237,13 @@ func TestTokenGuessing(t *testing.T) {
 			_, err = n.connectFrom(home, newTestWorld(t, Config{Token: []byte("guess")}))
 			var closed *CloseError
 			require.ErrorAs(t, err, &closed)
-			slowed := strings.HasPrefix(closed.Reason, "too many logins ")
+			slowed := strings.HasPrefix(closed.Reason, "too many failed logins ")
 			require.Equal(t, slowed, closed.Temporary(), closed)
 			require.Equal(t, !slowed, closed.Code == PreLoginFailure, closed)
 		}
 		require.Greater(t, guesses, 500)
 		require.LessOrEqual(t, asked.Load(), int64(18))
-		require.ErrorContains(t, err, "too many logins from 192.0.2.1/32 failed (Config.MaxLoginFailures is 8): the next one may come in ")
+		require.ErrorContains(t, err, "too many failed logins from 192.0.2.1/32; the limit is 8 (Config.MaxLoginFailures): try again in ")
 		stats := n.server.HandshakeStats()
 		require.EqualValues(t, asked.Load(), stats.LoginsFailed)
 		require.EqualValues(t, guesses, stats.LoginsFailed+stats.LoginsSlowed)
@@ -485,7 +485,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			connect(n, "bob")
 			n.tick(3)
 			_, err := n.connect(newTestWorld(t, Config{Token: []byte("ann")}))
-			require.EqualError(t, err, `rpc: connection closed by the peer: LoginElsewhere: "ann" has as many connections as Config.MaxConnsPerIdentity allows, 1`)
+			require.EqualError(t, err, `rpc: connection closed by the peer: LoginElsewhere: "ann" has reached its limit of connections, 1 (Config.MaxConnsPerIdentity)`)
 			n.ends[0].Close(0, "goes")
 			n.tick(3)
 			connect(n, "ann")
@@ -566,7 +566,7 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 		require.Nil(t, refused)
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "ServerBusy: handshake limit of 1 reached (Config.MaxHandshakes)")
-		n.server.lobby.leave(c.entry.visit)
+		n.server.lobby.leave(c.entry.slot)
 		n.server.lobby.attaching.Done()
 	})
 }

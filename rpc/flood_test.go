@@ -245,7 +245,7 @@ func TestRetryLogSaysWhy(t *testing.T) {
 	}
 	warned := log.With("new clients must prove their address")
 	require.NotEmpty(t, warned)
-	require.Contains(t, warned[0], `why="several from there have begun without a proof"`)
+	require.Contains(t, warned[0], `why="several clients at this address began a handshake without proving it"`)
 }
 
 func TestRetryAlways(t *testing.T) {
@@ -311,7 +311,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		want   string
 	}{
 		{Config{MaxConnsPerAddress: 1}, ServerFull, "connection limit of 1 reached for 127.0.0.1/32 (Config.MaxConnsPerAddress)"},
-		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server takes no handshake now, or none from this address"},
+		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server refused the handshake, because it or the client's address has reached a limit"},
 	} {
 		server := newTestWorld(t, row.config)
 		listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
@@ -340,5 +340,5 @@ func TestCrowdBehindOneAddressJoins(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close(0, "end of test")
 	}
-	require.Empty(t, log.With("answers of QUIC dropped"))
+	require.Empty(t, log.With("QUIC packets dropped"))
 }

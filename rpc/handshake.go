@@ -16,44 +16,44 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ from its own. As soon
-// as the client has the description of the server's classes, it names the difference and closes.
-// The time must be long enough for the description and the close to arrive, even if both are
-// resent.
+// mismatchTime is how long a server waits for a client whose classes differ from its own. Once the
+// client has the description of the server's classes, it closes with a reason that names the
+// difference. The time must be long enough for the description and the close to arrive, even if
+// both are resent.
 const mismatchTime = 2 * time.Second
 
-// A handshake is one side of the exchange that leads from a new carrier to a connection that has
+// A handshake is one side of the exchange that turns a new carrier into a connection that has
 // joined. Client and server compare versions and classes (Hello), the server decides about the
 // client (Login, Welcome), and the client confirms (Join).
 //
 // A handshake runs on a goroutine of its own, in runHandshake, so it makes progress even if
-// nobody drives the world.
+// nothing drives the world.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
 
 	ctx      context.Context // for Authenticate; done when the handshake ends
 	deadline time.Time       // of the whole handshake
-	timer    *time.Timer     // at deadline, but see HelloTimeout and mismatchTime
-	mismatch *CloseError     // if the classes differ: the error for the timer to close with
+	timer    *time.Timer     // fires at deadline, or earlier: see HelloTimeout and mismatchTime
+	mismatch *CloseError     // the error to close with when timer fires; nil unless the classes differ
 
 	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
 	// time, so with a capacity of 1 no sender has to wait.
 	verdicts chan verdict
 }
 
-// An entry is how a connection gets into the world: what lobby, handshake and world note about it
-// until it is admitted.
+// An entry is the part of a connection that lobby, handshake and world use until the connection
+// is admitted.
 type entry struct {
-	visit *visit    // set by enlist; its fields are guarded by lobby.mu
-	wake  bell.Bell // wakes the handshake when a message for it arrives
+	slot *handshakeSlot // set by enlist; its fields are guarded by lobby.mu
+	wake bell.Bell      // wakes the handshake when a message for it arrives
 
-	// Their OnDisconnect must run before our OnConnect: see endedBefore. Written by the handshake
-	// until the connection has joined, and then by the world's goroutine.
+	// Connections whose OnDisconnect must run before our OnConnect: see endedBefore. Written by
+	// the handshake until the connection has joined, and then by the world's goroutine.
 	predecessors []*Conn
 }
 
-// terms are what both ends have agreed on by their Hellos. They don't change once the connection
+// terms are what both ends have agreed on in their Hellos. They don't change once the connection
 // has joined.
 type terms struct {
 	maxBunch  int         // maximum message size in bytes that both ends allow
@@ -68,8 +68,8 @@ type verdict struct {
 	loggedIn bool // Login has run
 }
 
-// The verdict's error is one of these if Login or Authenticate panicked or called runtime.Goexit.
-// A panic isn't the client's fault, and [World.panicked] has already closed the connection.
+// A verdict has one of these errors if Login or Authenticate panicked or called runtime.Goexit.
+// After a panic, which isn't the client's fault, [World.panicked] has closed the connection.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -94,7 +94,7 @@ func runHandshake(c *Conn) {
 	}
 	defer h.timer.Stop()
 	if !c.server {
-		// Send both at once, rather than wait a round trip for the server's Hello.
+		// Send both at once. Waiting for the server's Hello would take a round trip.
 		h.conn.sendAtOnce(control.AppendHello(nil, h.hello()))
 		h.conn.sendAtOnce(control.AppendLogin(nil, control.Login{Token: c.world.config.Token}))
 	}
@@ -122,8 +122,8 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// receiveAll handles the handshake messages that have arrived. It leaves any messages after the
-// handshake to the world.
+// receiveAll handles the handshake messages that have arrived. It leaves messages that follow the
+// handshake to the world's goroutine.
 func (h *handshake) receiveAll() {
 	c := h.conn
 	for !h.greeting.Done() && !c.life.closing.Load() {
@@ -162,8 +162,7 @@ func (h *handshake) receive(payload []byte) {
 		h.conn.sendAtOnce(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
-		// A client never opens channels. If it does, this is the error from now on. Before Join,
-		// the error is that it's too early.
+		// A client must never open channels. Until now, the error for that was that it's too early.
 		h.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
 		// Our classes differ from the server's, and the server has described its own.
@@ -201,7 +200,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	}
 }
 
-// onLogin makes Authenticate decide about the client's token, on a goroutine of its own. Without
+// onLogin calls Authenticate with the client's token, on a goroutine of its own. Without
 // Authenticate, any token is accepted.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
@@ -213,16 +212,16 @@ func (h *handshake) onLogin(m control.Login) {
 	c.life.work.Go(func() { h.authenticate(m.Token) })
 }
 
-// authenticate waits for the token's turn, runs Authenticate and sends its verdict.
+// authenticate waits for the token's turn, calls Authenticate and sends its verdict.
 //
-// The handshake keeps its place until Authenticate returns, even if the connection has ended by
-// then. This limits the number of concurrent calls to Config.MaxHandshakes.
+// The client keeps its handshake slot until Authenticate returns, even if the connection ends
+// earlier. This limits the number of concurrent calls to Config.MaxHandshakes.
 func (h *handshake) authenticate(token []byte) {
 	if !h.awaitTurn(token) {
 		return
 	}
 
-	// This error remains if Authenticate panics or exits its goroutine.
+	// This error remains if Authenticate panics or calls runtime.Goexit.
 	v := verdict{err: errNoAnswer}
 	defer func() {
 		if h.record(token, &v) {
@@ -233,29 +232,29 @@ func (h *handshake) authenticate(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// awaitTurn waits until Authenticate may be asked about a token. It returns false if the client
-// has left, or if too many logins from its address have failed.
+// awaitTurn waits until Authenticate may be called for a token. It returns false if the client has
+// left, or if too many logins from its address have failed. In the latter case, it sends a verdict.
 func (h *handshake) awaitTurn(token []byte) (may bool) {
-	w, v := h.conn.world, h.conn.entry.visit
-	may, pause := w.lobby.awaitTurn(v, token)
+	w := h.conn.world
+	slot := h.conn.entry.slot
+	may, pause := w.lobby.awaitTurn(slot, token)
 	if pause > 0 {
-		// Refuse the client without asking Authenticate.
-		reason := fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))
+		reason := fmt.Sprintf("too many failed logins from %v; the limit is %d (Config.MaxLoginFailures): try again in %v",
+			slot.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))
 		h.verdicts <- verdict{err: &CloseError{Code: ServerFull, Reason: reason}}
 	}
 	return may
 }
 
-// record tells the lobby the decision of Authenticate about a token, and sets v.failures. It
+// record tells the lobby what Authenticate has decided about a token, and sets v.failures. It
 // reports whether the client should still be told.
 func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	late := !time.Now().Before(h.deadline)
 	canceled := h.ctx.Err() != nil
 	tell = !late && !canceled
 
-	// Don't record a success that the client isn't told about. Otherwise a later login could
-	// reveal it.
+	// Don't record a success that the client isn't told about. A later login, which would be
+	// admitted in spite of the address's failures, could otherwise reveal it.
 	answer := tokenUndecided
 	switch {
 	case v.err == nil && tell:
@@ -263,11 +262,11 @@ func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	case v.err != nil && !late && blamesToken(v.err, canceled):
 		answer = tokenRefused
 	}
-	v.failures = h.conn.world.lobby.recordAnswer(h.conn.entry.visit, token, answer)
+	v.failures = h.conn.world.lobby.recordAnswer(h.conn.entry.slot, token, answer)
 	return tell
 }
 
-// A tokenAnswer is what an answer of Authenticate says about a token.
+// A tokenAnswer is what Authenticate's return value says about a token.
 type tokenAnswer uint8
 
 const (
@@ -277,13 +276,13 @@ const (
 )
 
 // blamesToken reports whether an error of Authenticate means that the token is bad, rather than
-// that Authenticate was unable to decide. canceled is true if the handshake has ended meanwhile.
+// that Authenticate was unable to decide. canceled is true if the handshake ended in the meantime.
 func blamesToken(err error, canceled bool) bool {
 	interrupted := canceled && errors.Is(err, context.Canceled)
 	return err != errNoAnswer && retryable(err) == nil && !interrupted
 }
 
-// answer acts on a verdict: it asks Login, welcomes the client or refuses it.
+// answer acts on a verdict: it calls Login, welcomes the client or refuses it.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
 	identityTooLong := len(v.identity) > control.MaxIdentity
@@ -293,13 +292,14 @@ func (h *handshake) answer(v verdict) {
 		return
 	}
 	c.world.lobby.awaitJoin(c, v.err == nil)
+	if c.life.closing.Load() {
+		return // this end closed the connection in the meantime
+	}
 	switch {
-	case c.life.closing.Load():
-		// We have closed the connection in the meantime.
 	case v.err != nil:
 		h.refuse(v)
 	case identityTooLong:
-		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d",
+		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes; the limit is %d",
 			len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
@@ -328,22 +328,22 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// retryable returns nil unless the client may try again after an error of Authenticate or Login.
-// In that case it returns the error with which to close the connection.
+// retryable returns the error with which to close the connection if the client may try again after
+// err, an error of Authenticate or Login. Otherwise it returns nil.
 func retryable(err error) *CloseError {
 	if temporary, ok := errors.AsType[*CloseError](err); ok && temporary != nil && temporary.Temporary() {
 		return temporary
 	}
 	if errors.Is(err, ErrBacklogFull) {
-		// The world's queue of posts is full. Either we couldn't call Login, or Authenticate's
+		// The world's queue of posts is full, so either we couldn't call Login, or Authenticate's
 		// call of Do failed.
 		return &CloseError{Code: ServerFull, Reason: strings.TrimPrefix(err.Error(), prefix)}
 	}
 	return nil
 }
 
-// logIn makes the world call Config.Login. It first ends the connections that this one replaces,
-// because Login may load the data that their OnDisconnect saves.
+// logIn posts a call of Config.Login to the world's goroutine. It first ends the connections that
+// this one replaces, because Login may load the data that their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -355,8 +355,8 @@ func (h *handshake) logIn(identity string) {
 	if err := c.world.post(h.decideLogin); errors.Is(err, ErrBacklogFull) {
 		h.verdicts <- verdict{identity: identity, err: err, loggedIn: true}
 	}
-	// If the world is closed, there's no need for a verdict, because World.Close closes the
-	// connection with a code of its own.
+	// If post failed because the world is closed, no verdict is needed, because World.Close closes
+	// the connection.
 }
 
 // decideLogin runs Config.Login on the world's goroutine and sends its verdict.
@@ -364,8 +364,8 @@ func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
 	if c.life.mayJoin() && len(w.admission.endedBefore(c)) > 0 {
-		// OnDisconnect hasn't run yet for earlier connections of the same identity. logInWaiting
-		// will try again.
+		// OnDisconnect hasn't run yet for earlier connections of the same identity, so leave it to
+		// logInWaiting to call decideLogin again.
 		w.admission.loggingIn = append(w.admission.loggingIn, h)
 		return
 	}
@@ -402,27 +402,27 @@ func (h *handshake) welcome(identity string) {
 	h.beginSealed()
 }
 
-// expire is called when the timer fires. Either the handshake has taken too long, or a client
-// whose classes differ hasn't closed the connection by itself.
+// expire is called when the timer fires. Either the handshake has taken too long, or the client
+// should have closed the connection because the classes differ, but didn't.
 func (h *handshake) expire() {
 	config := h.conn.world.config
 	switch {
 	case h.mismatch != nil:
 		h.conn.abort(h.mismatch)
 	case h.greeting.AwaitsHello():
-		h.conn.abort(violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v",
-			config.HelloTimeout, h.greeting))
+		h.conn.abort(violationf(HandshakeTimeout, "still %v after %v (Config.HelloTimeout)",
+			h.greeting, config.HelloTimeout))
 	default:
-		h.conn.abort(violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v",
-			config.HandshakeTimeout, h.greeting))
+		h.conn.abort(violationf(HandshakeTimeout, "still %v after %v (Config.HandshakeTimeout)",
+			h.greeting, config.HandshakeTimeout))
 	}
 }
 
-// beginSealed begins the first sealed carrier if both ends have Config.Sealed.
+// beginSealed starts the first sealed carrier if both ends have set Config.Sealed.
 //
-// Call it only after sending our last handshake message. The carrier begins with probe packets,
-// and on a slow path the message would have to wait behind them. This order also means that
-// nobody gets a sealed carrier without having logged in.
+// It must be called after sending our last handshake message. The carrier starts by sending probe
+// packets, and on a slow path the message would have to wait behind them. This order also means
+// that no client gets a sealed carrier without having logged in.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
 		s.begin()
@@ -431,15 +431,15 @@ func (h *handshake) beginSealed() {
 
 // onMismatch ends a handshake between ends whose classes differ.
 //
-// Usually it doesn't say how the classes differ, since a client that hasn't logged in should not
-// learn the game's classes. With Config.ExplainMismatch, however, the server sends a description
-// of its classes to the client. The client then closes the connection with a reason that names
-// the difference in both logs.
+// Usually it doesn't say how the classes differ, because a client that hasn't logged in shouldn't
+// learn the game's classes. With Config.ExplainMismatch, however, the server describes its classes
+// to the client, which then closes the connection. The reason names the difference, so it appears
+// in both logs.
 func (h *handshake) onMismatch(peer control.Hello) {
 	c := h.conn
 	client, server := h.orderBySide(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch,
-		"the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
+		"classes differ: shape %x at the client, %x at the server (set the server's Config.ExplainMismatch to see the difference)",
 		client.Shape[:4], server.Shape[:4])
 	if !c.server || !c.world.config.ExplainMismatch {
 		c.abort(mismatch)
@@ -451,8 +451,8 @@ func (h *handshake) onMismatch(peer control.Hello) {
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// orderBySide returns the client's Hello and then the server's. The logs of both ends show the
-// same reason, so the reason must say "client" and "server" rather than "ours" and "theirs".
+// orderBySide returns the client's Hello and then the server's. Both ends log the same reason, so
+// it must say "client" and "server" rather than "ours" and "theirs".
 func (h *handshake) orderBySide(ours, peers control.Hello) (client, server control.Hello) {
 	if h.conn.server {
 		return peers, ours

@@ -101,11 +101,11 @@ func TestHandshakeViolations(t *testing.T) {
 			BunchPrematureChannel, "channel 1: the peer may not open channels"},
 		{"shape without an answer", func(p *rawPeer, s *World) {
 			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params()}))
-		}, ProtocolMismatch, "the classes differ: shape "},
+		}, ProtocolMismatch, "classes differ: shape "},
 		{"silence", func(*rawPeer, *World) {},
-			HandshakeTimeout, "after 2s (Config.HelloTimeout) waiting for the client's Hello"},
+			HandshakeTimeout, "still waiting for the client's Hello after 2s (Config.HelloTimeout)"},
 		{"no Login", func(p *rawPeer, s *World) { p.send(0, p.hello(s)) },
-			HandshakeTimeout, "after 10s (Config.HandshakeTimeout) waiting for Login"},
+			HandshakeTimeout, "still waiting for Login after 10s (Config.HandshakeTimeout)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 		}
 		inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
 			_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
-			require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) authenticating the client")
+			require.ErrorContains(t, err, "HandshakeTimeout: still deciding about the Login after 1s (Config.HandshakeTimeout)")
 			synctest.Wait()
 			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
 			require.Zero(t, n.server.HandshakeStats().LoginsFailed)
@@ -315,7 +315,7 @@ func TestLongIdentityIsRefused(t *testing.T) {
 	long := func(context.Context, []byte) (string, error) { return strings.Repeat("x", control.MaxIdentity+1), nil }
 	inNet(t, 0, Config{Authenticate: long}, func(n *network) {
 		_, err := n.connect(newTestWorld(t, Config{}))
-		require.ErrorContains(t, err, "an identity of 1025 bytes, the limit is 1024")
+		require.ErrorContains(t, err, "an identity of 1025 bytes; the limit is 1024")
 	})
 }
 
@@ -339,7 +339,7 @@ func TestLimitsOfAWorld(t *testing.T) {
 		reason string
 	}{
 		{"MaxConns", Config{MaxConns: 2}, 2, "connection limit of 2 reached (Config.MaxConns)"},
-		{"ReceiveBudget", Config{ReceiveBudget: 600 << 10}, 2, "no 262144 bytes left of Config.ReceiveBudget, 614400"},
+		{"ReceiveBudget", Config{ReceiveBudget: 600 << 10}, 2, "less than 262144 bytes are free of the server's 614400 (Config.ReceiveBudget)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inNet(t, row.fits, row.config, func(n *network) {
@@ -406,7 +406,7 @@ func TestRoles(t *testing.T) {
 		near, far := linktest.Pipe()
 		_, err := n.clients[0].Attach(plug{far})
 		require.ErrorIs(t, err, ErrWrongRole)
-		require.ErrorContains(t, err, "a client takes its end by Connect")
+		require.ErrorContains(t, err, "use Connect for the client's end")
 		_, _, closed := far.Closed()
 		require.True(t, closed)
 		_, err = n.server.Connect(context.Background(), plug{near})

@@ -29,8 +29,8 @@ func TestDialWaitsForItsTurn(t *testing.T) {
 		want        string        // of its error; empty = none
 	}{
 		"room":      {Config{MaxHandshakes: 1}, 3000 * ms, false, forever, 3000 * ms, 4200 * ms, ""},
-		"no room":   {Config{MaxHandshakes: 1}, 0, false, forever, 8900 * ms, 10000 * ms, "ServerBusy: the server takes no handshake now"},
-		"a limit":   {Config{MaxHandshakes: 1}, 0, false, within(2000 * ms), 900 * ms, 2000 * ms, "ServerBusy: the server takes no handshake now"},
+		"no room":   {Config{MaxHandshakes: 1}, 0, false, forever, 8900 * ms, 10000 * ms, "ServerBusy: the server refused the handshake"},
+		"a limit":   {Config{MaxHandshakes: 1}, 0, false, within(2000 * ms), 900 * ms, 2000 * ms, "ServerBusy: the server refused the handshake"},
 		"gives up":  {Config{MaxHandshakes: 1}, 0, false, canceledAfter(2000 * ms), 2000 * ms, 2000 * ms, "context canceled"},
 		"gave way":  {Config{}, 0, true, forever, 50 * ms, 500 * ms, ""},
 		"many in":   {Config{MaxConns: 1}, 0, false, forever, 0, 500 * ms, "ServerFull: connection limit of 1 reached (Config.MaxConns)"},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
-	"github.com/quivernet/quiver/internal/sealed"
 )
 
 // A Listener accepts connections for a world. Its methods are safe for concurrent use.
@@ -23,29 +22,27 @@ type Listener struct {
 	transport *quic.Transport
 	listener  *quic.Listener
 
-	// The socket, and what stands between it and the transport.
-	socket  net.PacketConn  // if Listen opened it, for Close to close; nil if it's the caller's
-	shared  *sealed.Socket  // for sealed packets; nil without Config.Sealed
-	paths   *quicconn.Paths // holds back packets to addresses that no client has proven
-	release func()          // called when the socket is no longer used
+	socket    sharedSocket
+	ownSocket net.PacketConn  // the socket that Listen has opened; nil if it's the caller's
+	paths     *quicconn.Paths // limits packets to addresses that no client has proven
 
 	// The goroutine in accept.
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
-	mu     sync.Mutex // guards conns and linger
-	conns  map[*Conn]*quic.Conn
-	linger time.Time // until then, ended connections still answer, in case their close was lost
+	mu          sync.Mutex // guards the fields below
+	conns       map[*Conn]*quic.Conn
+	lingerUntil time.Time // until when connections that have ended still answer: see lingerTime
 
-	shutdownOnce func() error // calls shutdown, the first time
+	closeOnce func() error // calls shutdown once
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts
 // connections for world. config needs a certificate.
 //
 // If a server restarts with the same certificate, it resets the connections of its previous
-// process (RFC 9000, section 10.3). Clients notice when they next send something, within
-// KeepAlive at the latest, rather than after IdleTimeout.
+// process (RFC 9000, section 10.3). Clients learn this as soon as they send something, which takes
+// no longer than KeepAlive, rather than after IdleTimeout.
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -60,7 +57,7 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 		_ = socket.Close()
 		return nil, err
 	}
-	l.socket = socket
+	l.ownSocket = socket
 	return l, nil
 }
 
@@ -71,37 +68,44 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, errors.New("rpc: Listen for a nil *World")
 	}
 	if !hasCertificate(config) {
-		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
+		return nil, errors.New("rpc: Listen requires a TLS config with a certificate; see cert.Development")
 	}
 	world.freeze()
 	if err := world.lobby.addListener(); err != nil {
 		return nil, err
 	}
-	paths := quicconn.NewPaths(world.heldBack)
-	conn, shared, release := world.share(socket, paths)
-	transport := world.newTransport(conn, config, paths)
-	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
-	if err != nil {
-		_ = transport.Close()
-		release()
-		world.lobby.removeListener()
-		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
+	paths := quicconn.NewPaths(world.logUnproven)
+	shared := world.shareSocket(socket, paths)
 	l := &Listener{
 		world:     world,
-		transport: transport,
-		listener:  listener,
-		shared:    shared,
+		transport: world.newTransport(shared.quic, config, paths),
+		socket:    shared,
 		paths:     paths,
-		release:   release,
-		cancel:    cancel,
 		conns:     make(map[*Conn]*quic.Conn),
 	}
-	l.shutdownOnce = sync.OnceValue(l.shutdown)
+	var err error
+	l.listener, err = l.transport.Listen(quicconn.TLS(config, ""), world.config.quic())
+	if err != nil {
+		_ = l.release()
+		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
+	}
+	l.closeOnce = sync.OnceValue(l.shutdown)
 	paths.Follow(l.remotes)
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
+}
+
+// release closes the transport and gives up the socket, which it closes if Listen has opened it.
+func (l *Listener) release() error {
+	err := l.transport.Close()
+	l.socket.release()
+	l.world.lobby.removeListener()
+	if l.ownSocket != nil {
+		err = errors.Join(err, l.ownSocket.Close())
+	}
+	return err
 }
 
 // hasCertificate reports whether config has a certificate or a function that returns one.
@@ -110,8 +114,8 @@ func hasCertificate(config *tls.Config) bool {
 		(len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil)
 }
 
-// newTransport returns the transport of a listener. The transport reports each client that begins
-// a handshake to paths.
+// newTransport returns the QUIC transport of a listener. The transport tells paths about each
+// client that begins a handshake.
 func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *quicconn.Paths) *quic.Transport {
 	return &quic.Transport{
 		Conn:                conn,
@@ -131,46 +135,45 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 
 // verifySource is quic.Transport's VerifySourceAddress. quic-go calls it for every first packet
 // without a valid token, and sends the client a Retry if the result is true. addr may be forged.
-// suspect means that several clients from that address have begun without a proof.
-func (w *World) verifySource(addr net.Addr, suspect bool) bool {
-	must, open := w.lobby.mustProve(suspect)
+// crowded means that other clients at that address have begun their handshakes without proving it.
+func (w *World) verifySource(addr net.Addr, crowded bool) bool {
+	must, open := w.lobby.mustProve(crowded)
 	if !must {
 		return false
 	}
 	// quic-go queues only eight Retries for the goroutine that sends them, and drops the rest,
 	// so give that goroutine a chance to run.
 	runtime.Gosched()
-	cause, why := logs.Retry, "as many are in their handshake as Config.RetryAbove allows"
-	if suspect {
-		cause, why = logs.Household, "several from there have begun without a proof"
+	cause, why := logs.Retry, "handshakes have reached Config.RetryAbove"
+	if crowded {
+		cause, why = logs.Household, "several clients at this address began a handshake without proving it"
 	}
 	w.logs.Stranger(cause, "new clients must prove their address",
 		"addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "why", why)
 	return true
 }
 
-// heldBack is called when paths drops a QUIC packet, and logs a warning.
-func (w *World) heldBack(to net.Addr) {
-	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven",
+// logUnproven logs that paths has dropped a QUIC packet.
+func (w *World) logUnproven(to net.Addr) {
+	w.logs.Stranger(logs.Unproven, "QUIC packets dropped: no client has proven this address",
 		"addr", to)
 }
 
-// visitKey is the context key for the client's visit, its place among the handshakes, in the
-// context of a QUIC connection.
-type visitKey struct{}
+// slotKey is the context key for the client's handshakeSlot in the context of a QUIC connection.
+type slotKey struct{}
 
 // onInitial is quic.Transport's ConnContext, which quic-go calls before it creates any state for
-// a client. It reserves a place among the handshakes. An error refuses the client.
+// a client. It reserves a handshake slot. An error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-	v, evicted, limit := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
+	slot, evicted, full := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(evicted)
-	if refusal := serverFull(limit); refusal != nil {
+	if refused := serverFull(full); refused != nil {
 		w.logs.Stranger(logs.Refused, "handshake refused",
-			"addr", client.RemoteAddr, "code", refusal.Code.String(), "reason", refusal.Reason)
-		return nil, refusal
+			"addr", client.RemoteAddr, "code", refused.Code.String(), "reason", refused.Reason)
+		return nil, refused
 	}
-	context.AfterFunc(ctx, func() { w.lobby.leave(v) })
-	return context.WithValue(ctx, visitKey{}, v), nil
+	context.AfterFunc(ctx, func() { w.lobby.leave(slot) })
+	return context.WithValue(ctx, slotKey{}, slot), nil
 }
 
 // Addr returns the address of the listener's socket.
@@ -180,11 +183,12 @@ func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 // when they have ended and the socket is closed. To close connections with a code and reason of
 // the game's choice, call [World.Close] first.
 //
-// Close takes about two seconds at most. It returns at once if there are no connections and none
-// was closed a moment ago, or if all of their clients have been silent for a while.
-func (l *Listener) Close() error { return l.shutdownOnce() }
+// Close takes no more than about two seconds. It returns at once if there are no connections and
+// none was closed a moment ago, or if all of their clients have been silent for a while.
+func (l *Listener) Close() error { return l.closeOnce() }
 
-// shutdown closes all connections, and then the socket.
+// shutdown closes all connections, and then the socket. The order matters: once accept has
+// returned, snapshot finds every connection, and the socket must outlive the last answer.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -197,19 +201,12 @@ func (l *Listener) shutdown() error {
 	for c := range conns {
 		<-c.Done()
 	}
-
-	// Peers whose close was lost repeat their packets. Answer for as long as they may do so.
 	time.Sleep(linger)
-	err = errors.Join(err, l.transport.Close())
-	l.release()
-	l.world.lobby.removeListener()
-	if l.socket != nil {
-		err = errors.Join(err, l.socket.Close())
-	}
-	return err
+	return errors.Join(err, l.release())
 }
 
-// lingerTime returns how long a connection should go on answering packets after its close. It
+// lingerTime returns how long a closed connection should keep answering the peer's packets. A peer
+// that has not received our close keeps sending, and only an answer tells it to stop. lingerTime
 // returns 0 if the peer has already been silent for that long, since it then has nothing to send.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
@@ -223,11 +220,11 @@ func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.conns), time.Until(l.linger)
+	return maps.Clone(l.conns), time.Until(l.lingerUntil)
 }
 
 // remotes yields the id and the remote address of each connection.
-func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
+func (l *Listener) remotes(yield func(id uint64, remote net.Addr) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c, conn := range l.conns {
@@ -243,8 +240,8 @@ func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
 		if err != nil {
-			if ctx.Err() == nil { // it wasn't shutdown
-				l.world.log.Error("the listener's socket has failed: nobody can join there any more",
+			if ctx.Err() == nil { // not canceled by shutdown
+				l.world.log.Error("listener socket failed; no longer accepting connections",
 					"addr", l.Addr(), "error", err)
 			}
 			return
@@ -256,14 +253,14 @@ func (l *Listener) accept(ctx context.Context) {
 // adopt attaches an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
 	l.paths.Prove(conn.RemoteAddr())
-	v, _ := conn.Context().Value(visitKey{}).(*visit)
-	c := newServerConn(l.world, quicconn.NewCarrier(conn, l.shared))
-	if err := l.world.attach(c, v); err != nil {
-		return // attach has refused the connection and logged it
+	slot, _ := conn.Context().Value(slotKey{}).(*handshakeSlot)
+	c := newServerConn(l.world, quicconn.NewCarrier(conn, l.socket.sealed))
+	if err := l.world.attach(c, slot); err != nil {
+		return // attach has logged the refusal
 	}
 	l.track(c, conn)
-	// Prove the address once more. If paths has rebuilt its set of addresses since the first
-	// call, it has lost this address, because the connection wasn't listed yet.
+	// Prove the address again, because paths may have rebuilt its set of addresses before track
+	// listed the connection, and so without this address.
 	l.paths.Prove(conn.RemoteAddr())
 }
 
@@ -273,12 +270,12 @@ func (l *Listener) track(c *Conn, conn *quic.Conn) {
 	defer l.mu.Unlock()
 	l.conns[c] = conn
 	context.AfterFunc(conn.Context(), func() {
-		linger := time.Now().Add(lingerTime(c, conn))
+		until := time.Now().Add(lingerTime(c, conn))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.conns, c)
-		if linger.After(l.linger) {
-			l.linger = linger
+		if until.After(l.lingerUntil) {
+			l.lingerUntil = until
 		}
 	})
 }

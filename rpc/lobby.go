@@ -17,26 +17,26 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// A lobby keeps track of a world's connections from their first packet to their end. It also
-// holds the inbox, in which other goroutines leave work for the world's goroutine. All of its
-// methods are safe for concurrent use.
+// A lobby tracks a world's connections from their first packet to their end. It also holds the
+// inbox, in which other goroutines leave work for the world's goroutine. Its methods are safe for
+// concurrent use.
 type lobby struct {
 	config Config
-	client atomic.Bool    // set once the world has connected to a server
-	shut   chan struct{}  // closed along with the world
+	client atomic.Bool    // set when the world first connects to a server; never cleared
+	shut   chan struct{}  // closed when the world is closed
 	memory *budget.Memory // Config.ReceiveBudget, shared by all connections; has its own lock
 
 	mu        sync.Mutex       // guards the fields below
 	closed    *CloseError      // why the world was closed; nil while it's open
 	listeners int              // number of open listeners
 	serial    uint64           // id of the newest connection, counted from 1
-	door      *door.Door[Conn] // admits clients, by address and by identity
+	door      *door.Door[Conn] // enforces the limits on clients, by address and by identity
 
-	// Uses mu. Signaled when Authenticate has answered, and when a client leaves, since it may
-	// have been waiting for its turn to be authenticated.
+	// Uses mu. Signaled when Authenticate has answered, and when a client that may have been
+	// waiting for its turn to be authenticated leaves.
 	answered *sync.Cond
 
-	// Connections between enlist and attach. None is added after closed is set.
+	// Counts connections between enlist and attach. None is added after closed is set.
 	attaching sync.WaitGroup
 
 	attached map[*Conn]struct{} // connections that haven't ended, including half-open ones
@@ -50,22 +50,24 @@ type inbox struct {
 	posts []func()
 
 	dispatches uint64 // number of Dispatches that have taken the inbox
-	alarmed    bool   // expectDispatch has reported that nobody drives the world
+	alarmed    bool   // expectDispatch has reported that nothing drives the world
 }
 
-// A handover lists the connections that the world's goroutine has to deal with.
+// A handover lists the connections that the world's goroutine has to handle.
 type handover struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // ended before Join, but Config.Login has seen them or is about to
+	refused []*Conn // ended before Join, after Config.Login was called or scheduled for them
 }
 
-// undrivenTime is how long clients may wait for a Dispatch before we log that nobody drives
-// the world.
+// undrivenTime is how long clients may wait for a Dispatch before we log that nothing drives
+// the world. It is far longer than a tick, and shorter than the default HandshakeTimeout, after
+// which the clients would be gone.
 const undrivenTime = 5 * time.Second
 
-// A visit is a client's place among the handshakes.
-type visit = door.Slot[Conn]
+// A handshakeSlot is one of the Config.MaxHandshakes slots that clients occupy from their first
+// packet until they have joined or failed.
+type handshakeSlot = door.Slot[Conn]
 
 // open sets up the lobby of a new world.
 func (l *lobby) open(config Config) {
@@ -82,8 +84,8 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close makes the lobby refuse any further connections and posts. Further calls don't change the
-// reason.
+// close makes the lobby refuse any further connections and posts. Only the first call has an
+// effect.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +112,7 @@ func (l *lobby) drained() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.conns.refused) == 0
 }
 
-// becomeClient makes the world a client for good. It returns an error if the world has already
+// becomeClient makes the world a client permanently. It returns an error if the world has already
 // done something that only a server does. actors is the number of actors in the world.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
@@ -123,7 +125,7 @@ func (l *lobby) becomeClient(actors int64) error {
 }
 
 // mayBecomeClient returns an error if becomeClient would return one, or if the world is closed.
-// Dial calls it so that it doesn't contact a server in vain.
+// Dial checks this before it contacts a server.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,24 +138,23 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 // checkClient returns an error if the world can't become a client. The caller holds mu.
 func (l *lobby) checkClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
-		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w",
+		return errorf("rpc: a world with a listener, actors or clients cannot connect to a server: use another World: %w",
 			ErrWrongRole)
 	}
 	return nil
 }
 
-// worldClosed returns the error for a connection that comes too late, because the world is
-// closed.
+// worldClosed returns the error for a new connection of a closed world.
 func worldClosed() *CloseError {
 	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
-// addListener counts a new listener. As long as the world has one, it can't become a client.
+// addListener counts a new listener. While the world has one, it can't become a client.
 func (l *lobby) addListener() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client.Load() {
-		return errorf("rpc: Listen on a world that has connected to a server; take another of NewWorld: %w", ErrWrongRole)
+		return errorf("rpc: Listen on a world that has connected to a server: use another World: %w", ErrWrongRole)
 	}
 	if l.closed != nil {
 		return errorf("rpc: Listen on a closed world: %w", ErrClosed)
@@ -169,53 +170,53 @@ func (l *lobby) removeListener() {
 	l.listeners--
 }
 
-// mustProve reports whether a new client has to prove its address first, and returns the number
-// of open handshakes. If suspect is true, the client must always prove its address.
-func (l *lobby) mustProve(suspect bool) (must bool, open int) {
+// mustProve decides whether a new client must prove its address first, and counts a Retry if so.
+// It also returns the number of open handshakes. If crowded is true, the client must always prove
+// its address.
+func (l *lobby) mustProve(crowded bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.door.DecideRetry(suspect, time.Now())
+	return l.door.DecideRetry(crowded, time.Now())
 }
 
-// arrive gives a client a place among the handshakes. If there's no place, full says why. If the
-// place was taken from another client, out is that client's connection, which the caller must
-// evict.
-func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, full *door.Full) {
+// arrive gives a client a handshake slot, or says in full why there is none. If another client
+// lost its slot, the caller must pass that client's connection, evicted, to World.evict.
+func (l *lobby) arrive(from net.Addr, verified bool) (slot *handshakeSlot, evicted *Conn, full *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
 // enlist counts a new connection towards the world's limits and reserves memory for it. It
-// refuses the connection if a limit has been reached, or if the world is closed. Either way, the
-// caller must evict out unless it's nil.
+// refuses the connection if a limit has been reached, or if the world is closed. Whether or not it
+// does, the caller must pass evicted, which may be nil, to World.evict.
 //
-// v is the client's place among the handshakes, or nil if the connection came through Attach
-// or Connect. World.Close waits until every connection enlisted here is attached.
-func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
+// slot is the client's handshake slot, or nil if the connection came through Attach or Connect.
+// World.Close waits until every connection enlisted here is attached.
+func (l *lobby) enlist(c *Conn, from netip.Prefix, slot *handshakeSlot) (evicted *Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
-		l.door.TurnAway(v)
+		l.door.TurnAway(slot)
 		return nil, worldClosed()
 	}
-	v, out, full := l.door.Admit(v, from, time.Now(), l.takeMemory)
-	c.entry.visit = v
+	slot, evicted, full := l.door.Admit(slot, from, time.Now(), l.reserveMemory)
+	c.entry.slot = slot
 	if full == nil {
 		c.reserved.Store(minReceiveLimit)
 		l.serial++
 		c.id = l.serial
 		l.attaching.Add(1)
 	}
-	return out, serverFull(full)
+	return evicted, serverFull(full)
 }
 
-// takeMemory reserves the memory that a connection may use until it joins.
-func (l *lobby) takeMemory() *door.Full {
+// reserveMemory reserves the memory that a connection may use until it joins.
+func (l *lobby) reserveMemory() *door.Full {
 	if l.memory.Enter() {
 		return nil
 	}
-	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d",
+	return &door.Full{Reason: fmt.Sprintf("less than %d bytes are free of the server's %d (Config.ReceiveBudget)",
 		minReceiveLimit, l.config.ReceiveBudget)}
 }
 
@@ -231,37 +232,38 @@ func serverFull(full *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: full.Reason}
 }
 
-// attach calls begin to start a connection's link, and adds the connection. It returns why
-// the world was closed, or nil if it's still open.
+// attach calls begin to start a connection's link, and adds the connection. It returns the reason
+// if the world has been closed since enlist, and nil otherwise.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// We still hold mu here. So even if the link ends at once, detach has to wait until we're
-	// done.
+	// Hold mu while the link starts. If the link ends at once, detach then has to wait until the
+	// connection has been added.
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		// Until its Login arrives, we're waiting for the client.
-		c.entry.visit.WaitFor(c)
+		// We're waiting for the client's Login, so the client may be evicted from now on.
+		c.entry.slot.WaitFor(c)
 	}
 	return l.closed
 }
 
-// noteLogin is called when a client's Login has arrived. From now on the client is waiting for us,
-// so it isn't evicted to make room for another client.
+// noteLogin is called when a client's Login arrives. From now on the client is waiting for us, so
+// it isn't evicted to make room for another client.
 func (l *lobby) noteLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.entry.visit.WaitFor(nil)
+	c.entry.slot.WaitFor(nil)
 }
 
-// awaitTurn waits until we may ask Authenticate about a client's token. If it returns false, the
+// awaitTurn waits until Authenticate may be called for a client's token. If it returns false, the
 // client may try again after the pause or, if the pause is 0, has left.
-func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration) {
+func (l *lobby) awaitTurn(slot *handshakeSlot, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !v.Left() {
-		if may, pause = l.door.Ask(v, token, time.Now()); may || pause > 0 {
+	for !slot.Left() {
+		may, pause = l.door.Ask(slot, token, time.Now())
+		if may || pause > 0 {
 			return may, pause
 		}
 		l.answered.Wait()
@@ -271,14 +273,14 @@ func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration
 
 // recordAnswer is called with Authenticate's answer about a token. It returns the number of logins
 // from the client's address that have been refused.
-func (l *lobby) recordAnswer(v *visit, token []byte, answer tokenAnswer) (failures int) {
+func (l *lobby) recordAnswer(slot *handshakeSlot, token []byte, answer tokenAnswer) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.door.Answered(v)
+	l.door.Answered(slot)
 	l.answered.Broadcast()
 	switch answer {
 	case tokenRefused:
-		return l.door.Refused(v, token, time.Now())
+		return l.door.Refused(slot, token, time.Now())
 	case tokenAccepted:
 		l.door.Failures.Passed(token)
 	}
@@ -292,20 +294,20 @@ func (l *lobby) identify(c *Conn, identity string) {
 	c.identity = identity
 }
 
-// leave ends a visit. A handshake may end in several ways that all call leave, so all calls but
-// the first are no-ops.
-func (l *lobby) leave(v *visit) {
+// leave frees a handshake slot. A handshake may end in several ways that all call leave, so all
+// calls but the first are no-ops.
+func (l *lobby) leave(slot *handshakeSlot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.door.Leave(v)
+	l.door.Leave(slot)
 }
 
-// awaitJoin is called when we have answered a client's Login. We're now waiting for its Join,
-// so the client may be evicted again.
+// awaitJoin is called when we have decided about a client's Login. From now on we're waiting for
+// the client again, so it may be evicted.
 func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.door.Await(c.entry.visit, c, welcomed)
+	l.door.Await(c.entry.slot, c, welcomed)
 }
 
 // claim adds c to the connections of its identity. It returns the connections that now exceed the
@@ -317,26 +319,26 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	if !c.server || c.life.ended.Load() {
 		return nil, nil
 	}
-	replaced, others, full := l.door.Claims.Claim(c.identity, c)
+	replaced, _, full := l.door.Claims.Claim(c.identity, c)
 	if full {
 		refused = &CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q has as many connections as Config.MaxConnsPerIdentity allows, %d",
-				shape.Clip(c.identity), others)}
+			Reason: fmt.Sprintf("%q has reached its limit of connections, %d (Config.MaxConnsPerIdentity)",
+				shape.Clip(c.identity), l.config.MaxConnsPerIdentity)}
 	}
 	return replaced, refused
 }
 
 // join hands a connection that has joined to the world. It returns false if the connection has
 // ended or was evicted in the meantime.
-func (l *lobby) join(c *Conn) (in bool) {
+func (l *lobby) join(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.life.over() || c.entry.visit.Left() {
+	if c.life.over() || c.entry.slot.Left() {
 		return false
 	}
 	c.life.joined.Store(true)
 	c.reserved.Store(int64(l.memory.Join(l.config.ReceiveLimit)))
-	l.door.Join(c.entry.visit)
+	l.door.Join(c.entry.slot)
 	l.inbox.conns.joined = append(l.inbox.conns.joined, c)
 	return true
 }
@@ -349,7 +351,8 @@ func (l *lobby) markEnded(c *Conn) {
 }
 
 // detach removes a connection whose link has ended, and reports whether it had joined. If it had
-// joined, or if Config.Login was called for it, the world still has to handle its end.
+// joined, or if Config.Login was called for it, detach leaves it to the world's goroutine to handle
+// the end.
 func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,10 +362,10 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 		// Keep the connection's memory for now, because its last messages haven't run yet. expel
 		// frees it later.
 		l.inbox.conns.ended = append(l.inbox.conns.ended, c)
-		l.door.Quit(c.entry.visit.From())
+		l.door.Quit(c.entry.slot.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
-		l.door.Fail(c.entry.visit)
+		l.door.Fail(c.entry.slot)
 		l.answered.Broadcast()
 		if c.life.loginAsked.Load() {
 			l.inbox.conns.refused = append(l.inbox.conns.refused, c)
@@ -372,8 +375,8 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	return joined
 }
 
-// free releases the resources that a joined connection still holds after detach: its memory, and
-// its place in MaxConns.
+// free releases what a joined connection still holds after detach: its memory, and its share of
+// MaxConns.
 func (l *lobby) free(c *Conn) {
 	l.memory.Leave(int(c.reserved.Load()))
 	l.mu.Lock()
@@ -396,8 +399,8 @@ func (l *lobby) post(fn func()) error {
 	case l.closed != nil:
 		return errorf("rpc: post to a closed world: %w", ErrClosed)
 	case len(l.inbox.posts) >= l.config.MaxPosts:
-		return errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w",
-			len(l.inbox.posts), ErrBacklogFull)
+		return errorf("rpc: %d posts are waiting for a Dispatch; the limit is %d (Config.MaxPosts): %w",
+			len(l.inbox.posts), l.config.MaxPosts, ErrBacklogFull)
 	}
 	l.inbox.posts = append(l.inbox.posts, fn)
 	return nil
@@ -418,11 +421,12 @@ func (l *lobby) posted() int {
 	return len(l.inbox.posts)
 }
 
-// closedGrace is the time for which Do waits for a Dispatch after the world was closed.
+// closedGrace is how long Do waits for a Dispatch after the world was closed. It is longer than any
+// tick, so a world that is still driven runs the function.
 const closedGrace = time.Second
 
 // awaitDispatch waits for Do until done is closed. It returns an error if ctx ends first, or if
-// the world is closed and nobody drives it for closedGrace after that.
+// the world is closed and nothing drives it for closedGrace after that.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -432,13 +436,13 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	case <-l.shut:
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, closedGrace,
-		errorf("rpc: Do: the world was closed, and nobody drives it: %w", l.cause()))
+		errorf("rpc: Do: the world was closed, and nothing drives it: %w", l.cause()))
 	defer cancel()
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer waits for Ask until done is closed. It returns an error if ctx ends first or the
-// world is closed.
+// awaitAnswer waits for Ask until done is closed. It returns an error if ctx ends or the world is
+// closed first.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -456,8 +460,8 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox. It is called on the world's goroutine. posts receives the slice of
-// queued functions. It must take the functions out of the slice, and must not keep the slice.
+// take empties the inbox. It is called on the world's goroutine. It passes the queued functions to
+// posts, which must remove them from the slice and must not keep the slice.
 func (l *lobby) take(posts func(*[]func())) handover {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -469,7 +473,7 @@ func (l *lobby) take(posts func(*[]func())) handover {
 	return conns
 }
 
-// expectDispatch is called when a client begins to wait for a Dispatch. If there is no Dispatch
+// expectDispatch is called when a client starts to wait for a Dispatch. If there is no Dispatch
 // within undrivenTime, it calls alarm, but only once in a world's lifetime.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()

@@ -300,7 +300,7 @@ func TestDialFails(t *testing.T) {
 		{"another certificate", addr, otherTLS, "fingerprint"},
 		{"how to trust it", addr, &tls.Config{}, "use cert.Pinned with its fingerprint"},
 		{"a bad token", addr, clientTLS, "PreLoginFailure: no entry"},
-		{"no TLS", addr, nil, "a TLS config is needed"},
+		{"no TLS", addr, nil, "a TLS config is required"},
 		{"no port", "localhost", clientTLS, `Dial "localhost"`},
 		{"no host", "host.invalid:1", clientTLS, `Dial "host.invalid:1"`},
 	} {
@@ -400,7 +400,8 @@ func TestDialAnotherAddress(t *testing.T) {
 			socket := homes{near, dead, second, far.LocalAddr()}
 			for _, addrs := range [][]net.Addr{{dead, far.LocalAddr()}, {far.LocalAddr(), second}} {
 				client := newTestWorld(t, Config{Sealed: sealed})
-				conn, err := dial(t.Context(), client.World, socket, target{addrs: addrs, config: clientTLS}, func() {})
+				d := dialer{world: client.World, socket: socket, addrs: addrs, tls: clientTLS}
+				conn, err := d.attempt(t.Context())
 				require.NoError(t, err)
 				n := &network{t: t, server: server, clients: []*testWorld{client}}
 				n.tick(60)

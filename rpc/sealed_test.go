@@ -617,8 +617,8 @@ func TestSmallBuffersAreTold(t *testing.T) {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	require.NoError(t, socket.Close()) // from now on it gets none
-	_, shared, free := w.share(socket, nil)
-	defer free()
-	require.NotNil(t, shared)
-	require.Contains(t, log.String(), `level=WARN msg="the socket's buffers are small for sealed packets" addr=127.0.0.1:`)
+	shared := w.shareSocket(socket, nil)
+	defer shared.release()
+	require.NotNil(t, shared.sealed)
+	require.Contains(t, log.String(), `level=WARN msg="socket buffers are small for sealed packets" addr=127.0.0.1:`)
 }
