@@ -68,19 +68,19 @@ func (b *binding) replicate(object any, into []replica) {
 // already bound, or if the first connection has already fixed the world's classes. It must be
 // called on the world's goroutine.
 //
-// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states that come with the
-// open are read into the object right after ctor, before any call. Calls that ctor makes in
-// this world run on that object in the next Dispatch.
+// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states that arrive with the open
+// are read into the object right after ctor, before any call. Calls that ctor makes in this world
+// run on that object in the next Dispatch.
 //
 // A client's ctor may also call the server. If the actor's close has arrived along with its open,
-// such a call fails as it would after the close: with [ErrDormant] if the actor is dormant or was
+// such a call fails as it would after the close, with [ErrDormant] if the actor is dormant or was
 // placed, and with [ErrClosed] otherwise.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
-		panic("rpc: Bind of a nil *Class: take what NewClass returned")
+		panic("rpc: Bind of a nil *Class: use the result of NewClass")
 	case ctor == nil:
-		panic(fmt.Sprintf("rpc: Bind(%s): no constructor", class.name))
+		panic(fmt.Sprintf("rpc: Bind(%s): nil constructor", class.name))
 	case world == nil:
 		panic(fmt.Sprintf("rpc: Bind(%s) in a nil *World", class.name))
 	}
@@ -112,15 +112,15 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 // An error closes the caller's connection with [ValidationFailed]. If the call of an honest
 // client may simply come too late, refuse it in the handler instead.
 //
-// What the caller has seen is a round trip old, and its age differs from actor to actor. A
-// distance check must therefore use the positions that the caller saw. Otherwise it closes the
-// connections of honest players.
+// The caller saw other actors as they were about a round trip ago, and how long ago differs from
+// actor to actor. A check of a distance must therefore use the positions that the caller saw, or it
+// closes the connections of honest players.
 func Check[T, A any](b *Binding[T], h checkable[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
 	mustHook("Check", m, fn == nil, e.check != nil)
 	if m.kind != serverRPC {
-		panic(fmt.Sprintf("rpc: Check(%v): only a server trusts its callers less", m))
+		panic(fmt.Sprintf("rpc: Check(%v) requires a Server RPC or a request to the server", m))
 	}
 	e.check = fn
 }
@@ -178,10 +178,9 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 // at the same rate, so an actor that comes near opens within 0.3 s. The nearest actors open
 // first, at most 1,000 in a Flush.
 //
-// Each tick looks at only a fraction of the actors. Its cost depends on that fraction and on the
+// Each tick examines only a fraction of the actors. Its cost depends on that fraction and on the
 // number of actors near each connection, but not on the number of pairs. At 30 Hz, 10,000 actors
-// that stand still take 0.06 ms, and 100 connections with 200 actors near each take another
-// 0.3 ms.
+// that don't move cost 0.06 ms, and 100 connections with 200 actors near each another 0.3 ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
 // an actor, this is logged, and the server tries again every second.
@@ -226,9 +225,9 @@ type checkable[A any] interface {
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
-		panic(fmt.Sprintf("rpc: %s(%v): no function", by, to))
+		panic(fmt.Sprintf("rpc: %s(%v): nil function", by, to))
 	case bound:
-		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, to))
+		panic(fmt.Sprintf("rpc: %s(%v): function already set", by, to))
 	}
 }
 

@@ -111,12 +111,12 @@ func TestBindingsThatPanic(t *testing.T) {
 	b := bound(class)
 	On(b, aim, (*object).aim)
 	Check(b, aim, (*object).mayAim)
-	panics(t, "On(C.Aim): it has a function already", func() { On(b, aim, (*object).aim) })
-	panics(t, "Check(C.Aim): it has a function already", func() { Check(b, aim, (*object).mayAim) })
+	panics(t, "On(C.Aim): function already set", func() { On(b, aim, (*object).aim) })
+	panics(t, "Check(C.Aim): function already set", func() { Check(b, aim, (*object).mayAim) })
 	panics(t, "Other.Aim cannot be bound to *rpc.object as class C: it belongs to class Other", func() { On(b, foreign, (*object).aim) })
 	panics(t, "belongs to class Other", func() { Check(b, foreign, (*object).mayAim) })
-	panics(t, "On(C.Aim): no function", func() { On(b, aim, (func(*object, *Call, vector))(nil)) })
-	panics(t, "Bind(C): no constructor", func() { Bind[*object](nil, class, nil) })
+	panics(t, "On(C.Aim): nil function", func() { On(b, aim, (func(*object, *Call, vector))(nil)) })
+	panics(t, "Bind(C): nil constructor", func() { Bind[*object](nil, class, nil) })
 	panics(t, "Bind of a nil *Class", func() { Bind[*object](nil, nil, nil) })
 }
 

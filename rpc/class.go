@@ -29,8 +29,7 @@ const (
 // behavior to it with [Bind]. Declare a class and its methods in package variables, since
 // nothing can be added once a world uses the class.
 type Class struct {
-	// Written by declarations, all on one goroutine, and read-only once a world uses the
-	// class.
+	// Written by declarations, all on one goroutine. Read-only once a world uses the class.
 	name    string
 	methods []*method
 	states  []*declaredState
@@ -45,8 +44,8 @@ type Class struct {
 	updatePriority float64       // set by UpdatePriority
 	cullDistance   float32       // set by CullDistance
 
-	// For a component, the actor's class, whose lists also include the component's methods and
-	// states. nil for an actor's class.
+	// For a component, the actor's class, whose methods and states include the component's. nil
+	// for an actor's class.
 	actor      *Class
 	slot       int      // for a component, its index in actor.components
 	components []*Class // in the order of declaration
@@ -118,8 +117,7 @@ func NewClass(name string, opts ...ClassOption) *Class {
 // OnClose, OnOwner and OnTearOff run for the component after they have run for the actor.
 //
 // Either end may leave the component, or the actor's own class, unbound. An actor's components
-// are made after its own object, in the order of their declaration, and end with the actor. A
-// component can't be added or removed by itself.
+// are made after its own object, in the order of their declaration, and end with the actor.
 //
 // The component's full name is the name of class, a dot and name. It must be unique in class.
 // NewComponent panics if class is a component itself, or if a world already uses class.
@@ -127,7 +125,7 @@ func NewComponent(class *Class, name string) *Class {
 	mustName("component", name)
 	mustDeclare("NewComponent", class)
 	if class.actor != nil {
-		panic(fmt.Sprintf("rpc: NewComponent(%s, %q): a component has no components", class.name, name))
+		panic(fmt.Sprintf("rpc: NewComponent(%s, %q): a component cannot have components", class.name, name))
 	}
 	c := &Class{name: class.name + "." + name, actor: class, slot: len(class.components)}
 	class.mustBeUnused(c)
@@ -214,13 +212,13 @@ func (c *Class) addState(d *declaredState) {
 	c.mustBeUnused(d)
 	for _, other := range root.states {
 		if other.path() == d.path() {
-			panic(fmt.Sprintf("rpc: class %s declares both %v and %v: the name of its type, or of a list, is for one",
+			panic(fmt.Sprintf("rpc: class %s declares both %v and %v: the names of its state types and lists must be unique",
 				c.name, other, d))
 		}
 	}
 	root.fields += d.count
 	if root.fields > state.MaxFields {
-		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d",
+		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v; the limit is %d",
 			root.name, root.fields, d, state.MaxFields))
 	}
 	root.states = append(root.states, d)
@@ -243,7 +241,7 @@ func (c *Class) markUsed() { c.root().used.Store(true) }
 // declaration. what is the declaration, for the error text.
 func (c *Class) mustBeUnused(what fmt.Stringer) {
 	if c.root().used.Load() {
-		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable",
+		panic(fmt.Sprintf("rpc: %v declared after a world started to use class %s: declare it in a package variable",
 			what, c.name))
 	}
 }
@@ -253,7 +251,7 @@ func (c *Class) mustBeUnused(what fmt.Stringer) {
 func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
-		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons",
+		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces, colons or control characters",
 			what, name, maxNameBytes))
 	}
 }
@@ -261,14 +259,14 @@ func mustName(what, name string) {
 // mustBePositive panics unless the value is above 0. It also panics for NaN.
 func mustBePositive[N float32 | float64](option string, value N) {
 	if !(value > 0) {
-		panic(fmt.Sprintf("rpc: %s(%v) must be above 0", option, value))
+		panic(fmt.Sprintf("rpc: %s(%v) must be positive", option, value))
 	}
 }
 
 // mustDeclare panics if class is nil. by is the function that declares something for the class.
 func mustDeclare(by string, class *Class) {
 	if class == nil {
-		panic(fmt.Sprintf("rpc: %s of a nil *Class: take what NewClass returned", by))
+		panic(fmt.Sprintf("rpc: %s of a nil *Class: use the result of NewClass", by))
 	}
 }
 
@@ -288,7 +286,7 @@ type classTable struct {
 // add adds a class. It's a no-op if the class is in the table already.
 func (t *classTable) add(class *Class) error {
 	if class == nil {
-		return errors.New("rpc: Config.Classes has a nil *Class: take what NewClass returned")
+		return errors.New("rpc: Config.Classes has a nil *Class: use the result of NewClass")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,11 +297,11 @@ func (t *classTable) add(class *Class) error {
 		return fmt.Errorf("rpc: two classes are named %q", class.name)
 	}
 	if t.frozen {
-		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before",
+		return fmt.Errorf("rpc: class %q added after the first connection: Bind it earlier or list it in Config.Classes",
 			class.name)
 	}
 	if class.actor != nil {
-		return fmt.Errorf("rpc: Config.Classes names %q, a component: name class %q", class.name, class.actor.name)
+		return fmt.Errorf("rpc: Config.Classes contains component %q: use its class %q", class.name, class.actor.name)
 	}
 	class.markUsed()
 	t.classes = append(t.classes, class)

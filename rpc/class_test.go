@@ -53,14 +53,14 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `method name "x:y"`, func() { Server[int](class, "x:y", Reliable) })
 	panics(t, `rpc: C.Bad: struct { F func() }.F: a func cannot be encoded`, func() { Server[struct{ F func() }](class, "Bad", Reliable) })
 	panics(t, `C.Pointer: *rpc.vector is a pointer`, func() { Server[*vector](class, "Pointer", Reliable) })
-	panics(t, `C.Odd: delivery 9 does not exist`, func() { Server[int](class, "Odd", bunch.Delivery(9)) })
-	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Client[int](class, "Limited", Reliable, RateLimit(1)) })
-	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Multicast[int](class, "Any", Reliable, AnyCaller()) })
-	panics(t, `C.Own: SkipOwner is for Multicast RPCs`, func() { Client[int](class, "Own", Reliable, SkipOwner()) })
-	panics(t, `RateLimit(0) must be above 0`, func() { RateLimit(0) })
+	panics(t, `C.Odd: unknown delivery 9`, func() { Server[int](class, "Odd", bunch.Delivery(9)) })
+	panics(t, `RateLimit and AnyCaller require a Server RPC`, func() { Client[int](class, "Limited", Reliable, RateLimit(1)) })
+	panics(t, `RateLimit and AnyCaller require a Server RPC`, func() { Multicast[int](class, "Any", Reliable, AnyCaller()) })
+	panics(t, `C.Own: SkipOwner requires a Multicast RPC`, func() { Client[int](class, "Own", Reliable, SkipOwner()) })
+	panics(t, `RateLimit(0) must be positive`, func() { RateLimit(0) })
 
 	class.markUsed()
-	panics(t, `C.Late is declared after a world began to use class C`, func() { Server[int](class, "Late", Reliable) })
+	panics(t, `C.Late declared after a world started to use class C`, func() { Server[int](class, "Late", Reliable) })
 }
 
 func TestClassHasAtMostSoManyMethods(t *testing.T) {

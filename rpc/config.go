@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,7 +56,7 @@ type Config struct {
 	// UGameInstance::HandleGameNetControlMessage.
 	//
 	// If OnMessage returns an error, a server closes the connection with ValidationFailed. A
-	// client trusts its server, so it just drops the message and counts it.
+	// client trusts its server, so it only drops the message and counts it.
 	OnMessage func(w *World, c *Conn, id uint8, payload []byte) error
 
 	// OnPanic is called whenever one of the game's functions panics: a handler, check, hook,
@@ -65,13 +64,13 @@ type Config struct {
 	// of package stream also OnBatch, OnEnd, a Reader, a Store, or the encoding of an
 	// element. The world carries on afterwards. If OnPanic is nil, panics are not recovered.
 	//
-	// function is what the log calls the function that panicked, such as "Player.Fire" or
+	// function is the log's name for the function that panicked, such as "Player.Fire" or
 	// `blob "savegame": the handler`. conn is the connection whose call panicked, or nil for
 	// posts, OnTick hooks and calls made in this world.
 	//
-	// By the time OnPanic is called, that connection has been closed with HandlerPanic and a
-	// reason that names the function, and it delivers nothing more. A panic in a transfer only
-	// fails the transfer, with stream.ErrPanicked, and its connection continues.
+	// Before OnPanic is called, that connection is closed with HandlerPanic and a reason that
+	// names the function, and it delivers nothing more. A panic in a transfer only fails the
+	// transfer, with stream.ErrPanicked, and its connection stays open.
 	//
 	// OnPanic runs on the goroutine that panicked. That may be the world's, Authenticate's or
 	// one of package stream, so there may be concurrent calls.
@@ -126,7 +125,7 @@ type Config struct {
 	// other servers, use a separate world for each server.
 	Token []byte
 
-	// The time that a world takes.
+	// Timing.
 
 	// TickRate makes Run tick that many times a second, in addition to the ticks for events.
 	// 0 means events only.
@@ -162,8 +161,8 @@ type Config struct {
 	// HandshakeTimeout.
 	HelloTimeout time.Duration
 
-	// ReceiveBudget limits the bytes of reliable messages, from all connections together, that
-	// may wait here for their handlers. The default is 512 MiB.
+	// ReceiveBudget limits how many bytes of reliable messages, from all connections together,
+	// may be waiting for their handlers. The default is 512 MiB.
 	ReceiveBudget int
 
 	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least
@@ -172,15 +171,14 @@ type Config struct {
 	// needed.
 	ReceiveLimit int
 
-	// SendLimit is the maximum number of bytes that reliable calls, opens and closes may hold
-	// here for a connection until the other side has acknowledged them. If its world stops
-	// ticking, it acknowledges up to its ReceiveLimit, and the rest waits here. The default is
-	// 64 MiB, enough for 32,767 actors that open at once if the states of each take up to 1,090
-	// bytes, and for 25,000 if they take up to 2,190.
+	// SendLimit is the maximum number of bytes of memory that a connection's reliable calls, opens
+	// and closes may use on this side until the other side has acknowledged them. If the other
+	// side's world stops ticking, it acknowledges no more than its ReceiveLimit, and the rest
+	// waits here. The default is 64 MiB, enough for 32,767 actors that open at once if the states
+	// of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190.
 	//
-	// What counts is the memory. Each entry of a reliable buffer takes 192 bytes in addition to a
-	// block of 128 or 1,100 bytes, and a close takes 512 more. Transfers of package stream have
-	// limits of their own.
+	// Each entry of a reliable buffer uses 192 bytes in addition to a block of 128 or 1,100 bytes,
+	// and a close uses 512 more. Transfers of package stream have limits of their own.
 	//
 	// A call or an open beyond the limit closes the connection with [ReliableBufferOverflow], or
 	// returns an error if Bunch.Overflow is [bunch.OverflowError]. With the latter, an actor that
@@ -189,11 +187,11 @@ type Config struct {
 
 	// SendBudget limits the sum of these bytes over all connections. The default is 1 GiB.
 	//
-	// The sum is computed once a second. If it is above the limit, connections are closed with
-	// [ReliableBufferOverflow] until the rest is within it, whatever Bunch.Overflow is. The first
-	// to go are those that hold the most, that will take the longest to acknowledge it at the
-	// rate of the last seconds, and that have held more than 256 KiB for the longest: the three
-	// are multiplied. A client that takes what it is sent thus outlasts one that takes nothing.
+	// The sum is computed once a second. While it is above the limit, connections are closed with
+	// [ReliableBufferOverflow], whatever Bunch.Overflow is. The next one to close is the one with
+	// the largest product of three factors: how much it holds, how long it will take to acknowledge
+	// that at its rate of the last seconds, and how long it has held more than 256 KiB. A client
+	// that acknowledges what it receives therefore outlasts one that doesn't.
 	SendBudget int
 
 	// MaxLocalCalls is the maximum number of calls made in this world that may wait for the next
@@ -223,30 +221,29 @@ type Config struct {
 	// Otherwise an attacker could lock out the address's owner by forging the address. None of
 	// these limits apply to carriers without an address.
 	//
-	// While RetryAbove or more clients are in their handshake, a new client must first prove its
+	// While RetryAbove or more handshakes are in progress, a new client must first prove its
 	// address in response to a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
 	// MaxHandshakes; negative means that every client must prove its address. A Retry costs the
 	// client a round trip, but doesn't cost the server any state. Forged first packets therefore
-	// never take up more than RetryAbove places.
+	// never occupy more than RetryAbove of the handshake slots that MaxHandshakes provides.
 	//
-	// If four clients of an address have begun without proof, any further clients must prove that
-	// address as well. This rule ends once the address has been silent for 10 to 20 s.
+	// If four clients of an address have begun their handshakes without proving it, further clients
+	// must prove that address in any case, until it has been silent for 10 to 20 s.
 	RetryAbove int
 
 	// MaxHandshakesPerAddress is the maximum number of clients per address that may be in their
-	// handshake; negative means no limit except MaxHandshakes. By default, an address may hold at
-	// most as many places as remain free. A single address thus gets half of the places, enough
-	// for a party of 64 behind one address to join at the same instant, and two addresses get a
-	// third each.
+	// handshake; negative means no limit except MaxHandshakes. By default, an address may occupy
+	// no more handshake slots than remain free. A single address therefore gets half of the slots,
+	// enough for a party of 64 behind one address to join at the same instant, and two addresses
+	// get a third each.
 	//
-	// At the limit, a new client takes over the place of another client of its address:
+	// At the limit, a new client takes over the slot of another client of its address:
 	// preferably the one that has kept us waiting longest for its Hello and Login, or else
-	// the one that has kept us waiting longest for its Join. If MaxHandshakes is reached, the
-	// place is taken from a client of the address that has the most.
+	// the one that has kept us waiting longest for its Join. If MaxHandshakes is reached, it takes
+	// over the slot of a client of the address that occupies the most.
 	//
-	// A new client therefore always finds a place unless all others are still in QUIC's
-	// handshake or waiting for Authenticate. If a client finds none or loses it, [Dial] tries
-	// again.
+	// A new client therefore always gets a slot unless all others are still in QUIC's handshake or
+	// waiting for Authenticate. If a client gets none or loses it, [Dial] retries.
 	MaxHandshakesPerAddress int
 
 	// MaxConnsPerAddress is the maximum number of connections per address, including half-open
@@ -259,7 +256,7 @@ type Config struct {
 	//
 	// After that, logins are admitted one at a time: the first after 250 ms, and then at
 	// intervals that double up to 10 s. Any login in between is refused with ServerFull,
-	// without asking Authenticate. This ends when no login has failed for 10 minutes. Tokens
+	// without calling Authenticate. This ends when no login has failed for 10 minutes. Tokens
 	// that Authenticate has accepted before are always admitted.
 	//
 	// An address never has more logins in Authenticate at once than it has failures left. Further
@@ -381,8 +378,8 @@ type Config struct {
 	// sealed packets. It is meant for development. UE: PktLag, PktLoss and the like.
 	//
 	// nil means no emulation, at no cost, and [World.SetEmulation] returns an error. Otherwise
-	// SetEmulation can change the settings at any time. A game that wants to turn emulation on
-	// later sets &emulation.Settings{}. Even then, packets are sent one by one.
+	// SetEmulation can change the settings at any time. To turn emulation on later, start with
+	// &emulation.Settings{}, which changes nothing but makes the socket send packets one by one.
 	Emulation *emulation.Settings
 
 	// Trace receives a trace of everything that is sent, in Perfetto's format, for
@@ -393,8 +390,8 @@ type Config struct {
 	//
 	// A goroutine writes the trace from the first connection until [World.Close], which writes
 	// the remaining events. If the writer is too slow, events beyond 32,768 in memory are
-	// dropped, and the trace reports their number. If the writer fails, the trace ends, the error
-	// is logged, and Close returns it.
+	// dropped, and the trace reports their number. If the writer fails, the trace ends, and the
+	// error is logged and returned by Close.
 	//
 	// The trace names methods and identities, but doesn't contain arguments. It is meant for
 	// development. An event takes 0.06 µs of the tick's time, 0.3 µs on another core, and
@@ -463,20 +460,18 @@ func (c *Config) ackDelay() time.Duration {
 // IdleTimeout is shorter, quic-go's keep-alives are too infrequent for it.
 const minPeerIdle = 5 * time.Second
 
-// pingTime returns how often we must send something over QUIC while sealed packets are in
-// use, so that QUIC doesn't time out. 0 means never. Every ping costs both ends as much as
-// two sealed messages.
+// pingTime returns how often we must send something over QUIC while sealed packets are in use, so
+// that QUIC doesn't time out. 0 means never. Every ping costs both ends as much as two sealed
+// messages.
 //
-// A client without a KeepAlive pings at least once a second, and a client with a KeepAlive every
-// 1 to 5 s. A server only needs pings if it has no KeepAlive and its IdleTimeout is too short to
-// rely on the client's.
+// A server needs no pings if it has keep-alives of its own, or if its IdleTimeout is long enough
+// for the client's. A client without a KeepAlive pings at least once a second, and any other client
+// every 1 to 5 s.
 func (c *Config) pingTime(server bool) time.Duration {
-	switch {
-	// Our own keep-alives, or else the client's pings, are enough.
-	case server && (c.KeepAlive > 0 || c.IdleTimeout >= minPeerIdle):
+	if server && (c.KeepAlive > 0 || c.IdleTimeout >= minPeerIdle) {
 		return 0
-	// A client without keep-alives pings at least once a second.
-	case c.KeepAlive == 0:
+	}
+	if c.KeepAlive == 0 {
 		return min(c.IdleTimeout/4, time.Second)
 	}
 	return min(max(c.IdleTimeout/4, time.Second), 5*time.Second)
@@ -487,8 +482,7 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
-// validate returns an error if a value is out of range. It expects the defaults to be filled
-// in.
+// validate returns an error if a value is out of range. It must be called after withDefaults.
 func (c *Config) validate() error {
 	negative := cmp.Or(
 		notNegative("MaxConns", c.MaxConns),
@@ -514,18 +508,18 @@ func (c *Config) validate() error {
 		return negative
 	}
 	if len(c.Token) > control.MaxToken {
-		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), control.MaxToken)
+		return fmt.Errorf("rpc: Config.Token has %d bytes; the limit is %d", len(c.Token), control.MaxToken)
 	}
 	if c.ReceiveBudget < minReceiveLimit {
-		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes, one connection needs %d",
+		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes; a single connection needs %d",
 			c.ReceiveBudget, minReceiveLimit)
 	}
 	if c.ReceiveLimit < minReceiveLimit {
-		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes, every connection has at least %d",
+		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the minimum is %d",
 			c.ReceiveLimit, minReceiveLimit)
 	}
 	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {
-		return errors.Join(errors.New("rpc: Config.Bunch is not valid"), err)
+		return fmt.Errorf("rpc: invalid Config.Bunch: %w", err)
 	}
 	return nil
 }
@@ -533,7 +527,7 @@ func (c *Config) validate() error {
 // notNegative returns an error if a field's value is negative or NaN.
 func notNegative[T int | float64 | time.Duration](field string, value T) error {
 	if !(value >= 0) {
-		return fmt.Errorf("rpc: Config.%s is %v, must not be negative", field, value)
+		return fmt.Errorf("rpc: Config.%s is %v; it must not be negative", field, value)
 	}
 	return nil
 }

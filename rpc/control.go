@@ -86,20 +86,20 @@ type mail struct {
 //
 // SendMessage is meant for a game framework rather than for regular game traffic. The other side
 // runs Config.MessageRate messages a second. Up to 16 messages, or 11 of the maximum size, may be
-// waiting to run. Beyond that, SendMessage sends nothing and returns an error that wraps
-// [ErrBacklogFull].
+// in flight, that is, sent but not yet run. Beyond that, SendMessage sends nothing and returns an
+// error that wraps [ErrBacklogFull].
 //
 // If the connection has begun to close, SendMessage returns [ErrClosed], even before
 // OnDisconnect has run.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case c == nil:
-		return fmt.Errorf("rpc: message %d for a nil *Conn: the call that a handler answers was made in this world", id)
+		return fmt.Errorf("rpc: message %d for a nil *Conn: a call made in this world has no connection", id)
 	case len(payload) > control.MaxMessage:
-		return errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w",
+		return errorf("rpc: message %d for %v: %d bytes; the limit is %d: %w",
 			id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
 	case c.life.beforeJoin():
-		return fmt.Errorf("rpc: message %d for %v: it has not joined yet; OnConnect is the first place for messages to it",
+		return fmt.Errorf("rpc: message %d for %v: the connection has not joined yet: send the message in OnConnect or later",
 			id, c)
 	case !c.usable():
 		return errorf("rpc: message %d for %v: %w", id, c, c.closeError())
@@ -110,7 +110,7 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	// up first.
 	out, slots := c.machine.Reliable(0)
 	if c.mail.out.Full() || out+bunch.Entries(len(payload)+2)+controlReserve > slots {
-		return errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
+		return errorf("rpc: message %d for %v: %d messages are in flight, or the reliable buffer of the control channel is full: %w",
 			id, c, control.Window, ErrBacklogFull)
 	}
 	message := control.AppendMessage(nil, control.Message{ID: id, Payload: payload})
@@ -125,21 +125,19 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 // described there.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
-	switch {
-	// The peer has exceeded the window.
-	case !c.mail.in.Add():
-		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
-	case w.config.OnMessage == nil:
+	if !c.mail.in.Add() {
+		return violationf(ControlChannelMessageFail, "message %d exceeds the limit of %d in flight", m.ID, control.Window)
+	}
+	if w.config.OnMessage == nil {
 		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
 		return nil
 	}
 	w.game.Doing = tasks.Doing{What: "Config.OnMessage"}
 	err := w.config.OnMessage(w, c, m.ID, m.Payload)
-	switch {
-	case err == nil:
-	case c.server:
+	if err != nil && c.server {
 		return &CloseError{Code: ValidationFailed, Reason: fmt.Sprintf("message %d refused: %v", m.ID, err), cause: err}
-	default:
+	}
+	if err != nil {
 		// A client trusts its server, so it just drops the message.
 		c.dropMessage(drops.Invalid, m.ID, err.Error())
 	}
@@ -152,7 +150,7 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
 	if !c.mail.out.Taken(t) {
-		return violationf(ControlChannelMessageFail, "the peer took %d messages that were not sent", t.Count)
+		return violationf(ControlChannelMessageFail, "peer reported running %d messages that were not sent", t.Count)
 	}
 	return nil
 }
@@ -167,14 +165,14 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 // sendTaken tells the peer how many of its messages have run, so that it may send the same number
 // again. To enforce Config.MessageRate, we delay this report rather than the messages.
 func (c *Conn) sendTaken() {
-	owed := c.mail.in.Open()
-	if owed == 0 || !c.usable() {
+	unreported := c.mail.in.Open()
+	if unreported == 0 || !c.usable() {
 		return
 	}
 	// Use real time, because the game's clock may stand still.
 	now := time.Now()
 	var t control.Taken
-	for t.Count < owed && c.mail.limit.Allow(c.world.config.MessageRate, now, now) {
+	for t.Count < unreported && c.mail.limit.Allow(c.world.config.MessageRate, now, now) {
 		t.Count++
 	}
 	if t.Count > 0 {
@@ -183,14 +181,13 @@ func (c *Conn) sendTaken() {
 	}
 }
 
-// times estimates the server's game clock on a client, and answers questions about that clock
-// on a server. Only the world's goroutine may use it, except for the counters, which Stats
-// reads.
+// times estimates the server's game clock on a client, and answers requests for the time on a
+// server. Only the world's goroutine may use it, except for the counters, which Stats reads.
 type times struct {
 	ask            clock.Questions // client: asks the server, and keeps the resulting estimate
 	steps, refused atomic.Uint64   // client: see Stats.ServerTime
-	// Server: the arrival time, in real time, of the request that the next Flush answers. Zero if
-	// there is none.
+	// Server: when the request that the next Flush answers arrived, in real time. Zero if there is
+	// none.
 	askedAt time.Time
 }
 
@@ -210,19 +207,20 @@ func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 // first time. On a server, t is now. ServerTime must be called on the world's goroutine, with a
 // now close to the time of the last Dispatch.
 //
-// Both worlds' clocks are the times that their games pass to Dispatch. A tick may run up to a
-// second late and be given the time at which it was due, provided that one in a second is on time.
+// Both worlds' clocks are the times that their games pass to Dispatch. A game may run a tick up to
+// a second late and pass the time at which it was due, provided that one tick in a second is on
+// time.
 //
-// A client only begins to ask the server for its time when ServerTime is first called. Call it
-// early, in OnConnect, because the first answer takes a round trip and an accurate one takes a
-// second. From then on the client asks once a second, but only while other messages are
-// exchanged. bound is about half of the shortest round trip, and grows by 0.5 ms a second while
-// the client isn't asking.
+// A client doesn't ask the server for its time until ServerTime is first called. Call it early, in
+// OnConnect, because the first answer takes a round trip and an accurate one takes a second. From
+// then on the client asks once a second, but only while other messages are exchanged. bound is
+// about half of the shortest round trip, and grows by 0.5 ms a second while the client isn't
+// asking.
 //
-// As now increases, t never decreases except at a step. A step means that the server's clock was
-// set or stood still. [Stats].ServerTime counts steps. The client accepts a step of more than a
-// round trip after three answers that agree, and a smaller step after some seconds. A server
-// whose clock is outside the years 1823 to 2116 doesn't answer.
+// As now increases, t never decreases except at a step, when the server's clock was set or stood
+// still. [Stats].ServerTime counts steps. The client accepts a step of more than a round trip after
+// three answers that agree, and a smaller step after a few seconds. A server whose clock is outside
+// the years 1823 to 2116 doesn't answer.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
@@ -235,7 +233,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 }
 
 // exchangeTimes sends requests for the time and answers to such requests. It runs at the very end
-// of a Flush, because otherwise the simulation's running time would make answers less accurate.
+// of a Flush, because the work done between an answer and its sending would make it less accurate.
 func (w *World) exchangeTimes() {
 	for _, c := range w.frame.attended(w.announced) {
 		switch {
@@ -267,7 +265,7 @@ func (c *Conn) answerTime(moment time.Time) {
 // outstanding.
 func (c *Conn) onAskTime() *CloseError {
 	if !c.server || !c.times.askedAt.IsZero() {
-		return violationf(ControlChannelMessageFail, "AskTime before the last one was answered, or from the server")
+		return violationf(ControlChannelMessageFail, "AskTime before the previous one was answered, or from the server")
 	}
 	c.times.askedAt = c.world.messageArrived()
 	return nil
@@ -276,7 +274,7 @@ func (c *Conn) onAskTime() *CloseError {
 // onTime handles the server's answer to our request for the time.
 func (c *Conn) onTime(answer control.Time) *CloseError {
 	if !c.times.ask.Asking() {
-		return violationf(ControlChannelMessageFail, "Time that was not asked for")
+		return violationf(ControlChannelMessageFail, "unsolicited Time")
 	}
 	c.times.handleAnswer(answer, c.world.messageArrived())
 	return nil

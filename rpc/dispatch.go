@@ -30,7 +30,7 @@ type Call struct {
 	// Now is the time of the Dispatch.
 	Now time.Time
 
-	// Arrived is the time when the call arrived, after the previous Dispatch. It is accurate to
+	// Arrived is when the call arrived, some time after the previous Dispatch. It is accurate to
 	// 16 µs and, like Now, uses the game's clock. For a call that was made in this world or has
 	// waited for actors, Arrived equals Now.
 	Arrived time.Time
@@ -68,8 +68,8 @@ type handling struct {
 	// and for a message that both opens and closes the channel (see openAndClose).
 	closeReason CloseReason
 
-	// True if the handler hasn't kept any of the message's bytes, so that their memory can be
-	// reused. It's never true for a request, since a goroutine may still be answering it.
+	// True if the handler hasn't kept any of the message's bytes, so their memory can be reused.
+	// It's never true for a request, since a goroutine may still be answering it.
 	reusable bool
 }
 
@@ -100,8 +100,8 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	h.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message))
 	h.reusable = false
 	if message.Channel != 0 {
-		// A settled clock asks for the time again only after other traffic. Messages about time,
-		// which use channel 0, don't count.
+		// Once the estimate of the server's clock is accurate, a client asks for the time only
+		// after other traffic. Messages on channel 0, which include those about time, don't count.
 		c.times.ask.NoteTraffic()
 	}
 	violation := w.handleMessage(c, a, message)
@@ -124,12 +124,12 @@ func (w *World) handleMessage(c *Conn, a *Actor, message bunch.Message) *CloseEr
 		w.game.Doing = tasks.Doing{}
 		return c.control(message.Payload)
 	case c.server && (message.Open || message.Close && a != nil):
-		return violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may",
+		return violationf(BunchWrongChannel, "channel %d opened or closed by the client; only the server may do that",
 			message.Channel)
 	case message.Open:
 		return w.openActor(c, message)
 	case a == nil && !message.Close:
-		// The actor is closed. The peer may not have known this when it sent the message.
+		// The actor is closed, which the peer may not have known when it sent the message.
 		c.drops.Add(drops.Closed, 1)
 		return nil
 	case a == nil:
@@ -157,7 +157,7 @@ const stateMethod = maxMethods + 1
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {
-		return violationf(PayloadFail, "call on a %q: no method id in %d bytes", a.class.name, len(payload))
+		return violationf(PayloadFail, "call to a %q has no method id in its %d bytes", a.class.name, len(payload))
 	}
 	payload = payload[n:]
 	if id == ownerMethod && !c.server {
@@ -167,7 +167,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		return w.applyLastState(c, a, payload)
 	}
 	if id >= uint64(len(a.class.methods)) {
-		return violationf(UnknownMethod, "class %q has no method %d, only %d", a.class.name, id, len(a.class.methods))
+		return violationf(UnknownMethod, "call names method %d of class %q, which has %d methods", id, a.class.name, len(a.class.methods))
 	}
 	m := a.class.methods[id]
 	if c.server != (m.kind == serverRPC) {
@@ -189,17 +189,17 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 //
 // If the call had to wait for actors, the actor may have ended since dropReason was asked.
 func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
-	var q *question
-	switch {
-	case a.dead:
+	if a.dead {
 		c.drop(drops.Closed, a, m)
 		return nil
-	case number == 0:
-	// The peer has reached its limit of unanswered questions.
-	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
-		w.dropQuestion(c, a, m, number, drops.Requests)
-		return nil
-	default:
+	}
+	var q *question
+	if number > 0 {
+		running := w.background.jobs.Of(&c.requests.running, c.party())
+		if c.requests.questions.Full() || running >= w.config.MaxRequests {
+			w.dropQuestion(c, a, m, number, drops.Requests)
+			return nil
+		}
 		q = &w.handling.question
 		*q = question{conn: c, actor: a, method: m, number: number}
 	}
@@ -320,8 +320,8 @@ type localCalls struct {
 // waiting.
 func (l *localCalls) add(call localCall, limit int) error {
 	if waiting := l.Len() - l.thisDispatch; waiting >= limit {
-		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
-			call.method, waiting, ErrBacklogFull)
+		return errorf("rpc: %v not queued: %d local calls are waiting for a Dispatch; the limit is %d (Config.MaxLocalCalls): %w",
+			call.method, waiting, limit, ErrBacklogFull)
 	}
 	l.Add(call)
 	return nil
@@ -364,7 +364,8 @@ const (
 	maxWaiting      = 64
 	maxWaitingBytes = 64 << 10
 
-	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
+	// waitingTime is how long a call waits for its actors. Usually their opens are in flight, so
+	// this allows for several retransmissions.
 	waitingTime = 5 * time.Second
 )
 
@@ -392,8 +393,8 @@ var (
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// clearUnknown clears references in the argument at p to actors that Conn.Actor doesn't find, and
-// returns them. Otherwise a client could name actors that it was never shown.
+// clearUnknown clears references in the argument at p to actors that Conn.Actor doesn't find, so
+// that a client can't name actors that were never open for it. It returns the cleared references.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -404,8 +405,8 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	return unknown
 }
 
-// clearOrPostpone clears references to actors that aren't open in an argument. If the call has to
-// wait for these actors, it stores the call instead and returns true.
+// clearOrPostpone clears references to actors that aren't open in the argument at p. If the call
+// has to wait for these actors, clearOrPostpone stores it in c.waiting and returns true.
 func (c *Conn) clearOrPostpone(call *Call, m *method, p any, payload []byte) (wait bool) {
 	missing := c.clearUnknown(p)
 	if len(missing) == 0 {
@@ -419,7 +420,7 @@ func (c *Conn) clearOrPostpone(call *Call, m *method, p any, payload []byte) (wa
 		return false
 	}
 
-	// The caller forgets the decoded argument. We decode the payload again later.
+	// The caller reuses the decoded argument, so keep the payload and decode it again later.
 	waiting := waitingCall{
 		actor:   call.Actor,
 		method:  m,
@@ -451,8 +452,8 @@ func (w *World) runWaiting(c *Conn) {
 }
 
 // mustWait reports whether one of the missing actors still isn't open on c. It moves the first
-// such actor to the front, so that the next check finds it right away. A call may name 60,000
-// actors, and every open checks again.
+// such actor to the front, so that the next check finds it right away. This matters because a call
+// may name 60,000 actors and is checked in every Dispatch.
 func (call *waitingCall) mustWait(c *Conn) bool {
 	i := slices.IndexFunc(call.missing, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {

@@ -1,6 +1,7 @@
 // Package rpc lets the two ends of a game call methods of each other's actors over QUIC, in the
 // manner of Unreal Engine: calls to the server, to the client that owns the actor, or to all
-// clients.
+// clients. A remark that begins with "UE:" names Unreal Engine's counterpart, for readers who know
+// it or are porting a game from it.
 //
 // A [Class] and its calls are declared once, in a package that client and server share. Each side
 // makes a [World] and binds behavior to the class there, with [Bind] and [On]. Two worlds connect
@@ -34,8 +35,8 @@
 // client may call a Server RPC. The server drops and counts calls that a client isn't allowed to
 // make.
 //
-// A call that runs in the world that made it also waits for the next Dispatch, like a call from
-// the peer. Calls have no result.
+// A call that runs in the world that made it waits for the next Dispatch, like a call from the
+// peer. Calls have no result.
 //
 // Reliable calls of one actor run in the order in which they were made, unless their method waits
 // for the actors in its argument ([WaitForActors]). There is no order between actors. If a client
@@ -59,14 +60,14 @@
 // closes or its connection ends. An error is a [*RequestError]. If the class declares an error
 // with [Class.Errors], errors.Is recognizes it on the asker's side as well.
 //
-// Use [Conn.SendMessage] for messages before any actor exists, such as a framework's. The peer's
-// Config.OnMessage receives them.
+// To send messages before any actor exists, as a framework may have to, use [Conn.SendMessage]. The
+// peer's Config.OnMessage receives them.
 //
 // # State
 //
 // The server can also replicate data: a [State] is a plain struct that the game defines, and a
-// [List] is a list with keys. A client has the newest values that it has received. In arguments,
-// states and lists, a [Ref] identifies an actor on all sides.
+// [List] is a list with keys. A client sees the newest values that have arrived. In arguments,
+// states and lists, a [Ref] identifies the same actor at both ends.
 //
 // # Which client has which actor
 //
@@ -84,7 +85,7 @@
 // open, [OnOpenAcked] runs on the server.
 //
 // A copy ends, and [OnClose] runs, when the actor is destroyed, when it closes for that client,
-// or when the connection ends. If the actor falls asleep instead ([Actor.SetDormant]), the copy
+// or when the connection ends. If the actor goes dormant instead ([Actor.SetDormant]), the copy
 // stays, but without a channel. If the actor is torn off ([Actor.TearOff]), the copy stays and
 // belongs to the client.
 //
@@ -143,29 +144,29 @@
 // them, all encoded in msgpack. A struct becomes an array of its exported fields, except for
 // fields with the tag `msgpack:"-"`. [Raw] is sent unchanged, and [None] takes no bytes.
 //
-// A pointer may be a field, an element or a map value, and may be nil there. The argument
-// itself must be a value, though: Server[*int] and Server[*big.Int] are refused, but
-// Server[big.Int] is not. The declaration also refuses:
+// A field, an element or a map value may be a pointer, which may be nil. The argument itself must
+// be a value, though: a declaration panics for Server[*int] and Server[*big.Int], but not for
+// Server[big.Int]. It also panics for:
 //
 //   - interfaces, channels and functions
 //   - types that read msgpack themselves
 //   - structs that have no field to send, such as an [Actor], because they would arrive empty
-//   - in maps, types that encode themselves with a pointer receiver, because
-//     map keys and values have no address; use pointers instead, as in map[string]*big.Int
+//   - map keys and values of types that encode themselves with a pointer receiver, because they
+//     have no address; use pointers instead, as in map[string]*big.Int
 //   - pointers to pointers, and structs that embed a pointer
 //   - structs with two fields of the same name, including promoted fields of embedded structs
 //
 // Types can encode themselves with the methods of package encoding:
 //
 //	the argument itself, an array's element   AppendBinary and UnmarshalBinary, if it has both
-//	otherwise, and inside of other values     MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
+//	otherwise, and inside other values        MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
 //
 // Use such a type to quantize an argument. The tags quant, range and unit are only for states and
-// lists, and are refused in arguments. If a state and a call need the same struct, declare it
-// once with the tags and once without, and convert one to the other.
+// lists, and a declaration panics if an argument has them. If a state and a call need the same
+// struct, declare it once with the tags and once without, and convert one to the other.
 //
-// Inside other values, a type that has AppendBinary without MarshalBinary is refused. MarshalJSON
-// is never called. The bytes that such a type produces are not examined.
+// Inside other values, a type that has AppendBinary must also have MarshalBinary. MarshalJSON is
+// never called. The bytes that these methods produce are not examined.
 //
 // A [time.Time] inside other values is just an instant, and arrives in the receiver's time zone.
 // A time.Time that is the argument itself keeps the offset of its zone. In both cases, the zone's
@@ -176,7 +177,7 @@
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
-//	Team  [3]string           `quiver:"max=20"`                // bytes of each: an array has its length already
+//	Team  [3]string           `quiver:"max=20"`                // bytes of each: an array's length is fixed
 //	Lines [3][]string         `quiver:"max=9,each=80"`         // elements of each of the three, then bytes of each of those
 //
 // "max" bounds the field, "each" bounds the values inside it, level by level, and "key" bounds
@@ -185,9 +186,9 @@
 //
 // A method MaxEncodedSize() int bounds the values of its type as a whole.
 //
-// Call refuses whatever the other end would refuse. It returns [ErrTooLong] for a value that
-// exceeds a bound. It also refuses strings that aren't valid UTF-8, and values that need much
-// more memory than their encoding.
+// Call returns an error for any argument that the other end would refuse. For a value that exceeds
+// a bound, this is [ErrTooLong]. Strings must be valid UTF-8, and values must not need much more
+// memory than their encoding.
 //
 // Everything that arrives is checked before it is decoded: lengths against the bytes present and
 // against their bounds, numbers against their types, strings for valid UTF-8, and the keys of a

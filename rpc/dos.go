@@ -59,7 +59,7 @@ func (d *dosWatch) beginFrame() {
 	}
 }
 
-// noteIdle tells the detector that Run is waiting for an event, so that the detector doesn't
+// noteIdle tells the detector that Run is about to wait for an event, so that the detector doesn't
 // mistake the wait for a hitch.
 func (d *dosWatch) noteIdle() {
 	if d.detector != nil {
@@ -123,9 +123,9 @@ func (w *World) countMessage(c *Conn, u *usage, bytes int, took time.Duration, r
 // acceptAnswer reports whether a message is an answer to something that the server has sent. Such
 // a message doesn't count towards the client's load.
 //
-// A client can't avoid detection by sending answers that nobody has asked for. acceptAnswer
-// accepts no more answers than the server has asked questions, or than extensions are waiting
-// for. Any further answers count as calls.
+// A client can't evade detection with unsolicited answers. acceptAnswer accepts only as many
+// answers as the server has asked questions, or as extensions are waiting for. Any further answers
+// count as calls.
 func (c *Conn) acceptAnswer(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -188,22 +188,26 @@ func calledBy(a *Actor, message bunch.Message) *method {
 
 // usageOf returns the usage that counts a message. isAnswer is the result of acceptAnswer.
 func (d *dosWatch) usageOf(w *watched, called *method, a *Actor, message bunch.Message, isAnswer bool) *usage {
-	switch {
-	case called != nil:
-		// A call counts as a call of its method.
-	case isAnswer:
-		called = usageAnswer
-	case message.Channel == 0:
-		called = usageControl
-	case a == nil || message.Open || message.Close:
-		called = usageClosed
-	default:
-		called = usageOther
+	if called == nil {
+		called = pseudoMethod(a, message, isAnswer)
 	}
 	if u := w.usages[called]; u != nil {
 		return u
 	}
 	return d.newUsage(w, called)
+}
+
+// pseudoMethod returns the pseudo-method for a message that calls no method.
+func pseudoMethod(a *Actor, message bunch.Message, isAnswer bool) *method {
+	switch {
+	case isAnswer:
+		return usageAnswer
+	case message.Channel == 0:
+		return usageControl
+	case a == nil || message.Open || message.Close:
+		return usageClosed
+	}
+	return usageOther
 }
 
 // newUsage starts counting a method when the connection calls it for the first time.
@@ -260,10 +264,10 @@ func (w *World) logReport(c *Conn, r dos.Report) {
 	}
 	log := w.log.With("conn", c, "from", r.From, "to", r.To, "reason", r.Reason, "hidden", hidden)
 	if r.Up {
-		log.Warn("the calls of a client cost more than rpc.Config.DoS allows")
+		log.Warn("calls of a client exceeded a limit of rpc.Config.DoS")
 		return
 	}
-	log.Info("the calls of a client cost less again")
+	log.Info("calls of a client are back within a limit of rpc.Config.DoS")
 }
 
 // MethodStats returns how much all clients have called each method since the world was made,

@@ -113,7 +113,7 @@ func TestEmulationsThatMakeNoSense(t *testing.T) {
 		e    emulation.Settings
 		want string
 	}{
-		{emulation.Settings{PktLoss: 101}, "Settings.PktLoss is 101, not a percentage"},
+		{emulation.Settings{PktLoss: 101}, "Settings.PktLoss is 101; it must be a percentage"},
 		{emulation.Settings{PktIncomingLoss: -1}, "Settings.PktIncomingLoss is -1"},
 		{emulation.Settings{PktLag: time.Second, PktLagVariance: 2 * time.Second}, ""},
 		{emulation.Settings{PktLagMin: 2, PktLagMax: 1}, "Settings.PktLagMin and PktLagMax"},

@@ -71,20 +71,19 @@ func (e unprefixed) Unwrap() error { return e.error }
 
 // errOnClient returns the error for calling the server-only method by on a client.
 func errOnClient(by string) error {
-	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
+	return errorf("rpc: %s on a client: only the server may do that: %w", by, ErrWrongRole)
 }
 
 // errOtherWorld returns the error for calling the method by with an actor of another world.
 func errOtherWorld(by string) error {
-	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
+	return errorf("rpc: %s of another world: use Actor.World: %w", by, ErrWrongRole)
 }
 
 // A Code says why a connection ended.
 //
-// The numbers include the codes of [bunch.Code]. A code has Unreal's name (ENetCloseResult), if
-// there is one. The documentation of HostClosedConnection, or of any other of the constants,
-// shows all of them. A game closes connections with its own codes, from 1,024, or with whichever
-// of these codes fits.
+// The numbers include the codes of [bunch.Code]. Codes have the names of Unreal's ENetCloseResult
+// where it has a counterpart. A game closes connections with its own codes, from 1,024, or with
+// whichever of these codes fits.
 type Code uint16
 
 const (
@@ -110,7 +109,7 @@ const (
 	// ControlChannelMessageUnknown means that a handshake message has an unknown type.
 	ControlChannelMessageUnknown
 
-	// ControlChannelMessageFail means that a handshake message came out of order.
+	// ControlChannelMessageFail means that a handshake message arrived out of order.
 	ControlChannelMessageFail
 
 	// ControlChannelMessagePayloadFail means that a handshake message couldn't be decoded.
@@ -164,12 +163,11 @@ const (
 	// more than Config.DoS allows.
 	RPCDoS
 
-	// ServerBusy means that as many other clients are in their handshake as
-	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. Since there may be room a moment
-	// later, Dial tries again by itself.
+	// ServerBusy means that the number of handshakes has reached Config.MaxHandshakes or
+	// MaxHandshakesPerAddress. Since there may be room a moment later, Dial retries automatically.
 	//
-	// Dial also tries again if Config.MaxConnsPerAddress is reached and the client had to prove
-	// its address, because QUIC has only one code for both cases.
+	// Dial also retries if Config.MaxConnsPerAddress is reached and the client had to prove its
+	// address, because QUIC has only one code for both cases.
 	ServerBusy
 )
 
@@ -227,10 +225,10 @@ func (e *CloseError) Unwrap() error { return e.cause }
 
 // Temporary reports whether another attempt to connect may succeed a little later.
 //
-// It returns true if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or time
-// right now (ServerFull, ServerBusy, HandshakeTimeout). It also returns true if the peer closed
-// with HostClosedConnection, as a server that shuts down does. It returns false if this side
-// closed with HostClosedConnection, and for the game's codes.
+// It returns true if the peer was lost (ConnectionTimeout, ConnectionLost) or is overloaded
+// (ServerFull, ServerBusy, HandshakeTimeout). It also returns true if the peer closed with
+// HostClosedConnection, as a server does that shuts down. It returns false if this side closed with
+// HostClosedConnection, and for the game's codes.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -282,7 +280,7 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &reset):
 		return &CloseError{
 			Code:   ConnectionLost,
-			Reason: "the peer does not know the connection: it was restarted, or has given the connection up",
+			Reason: "the peer no longer knows the connection, because it restarted or gave up on the connection",
 			Remote: true,
 			cause:  err,
 		}
@@ -292,11 +290,11 @@ func closeErrorOf(err error) *CloseError {
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// withUnsent adds to the timeout e the error with which this machine failed to send packets,
-// since that may have caused the timeout. It changes nothing if unsent is nil.
+// withUnsent returns the timeout e with the error that kept this machine from sending packets,
+// which may have caused the timeout. If unsent is nil, it returns e unchanged.
 func withUnsent(e CloseError, unsent error) *CloseError {
 	if unsent != nil {
-		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
+		e.Reason = fmt.Sprintf("%s; this machine cannot send: %v", e.Reason, unsent)
 		e.cause = errors.Join(e.cause, unsent)
 	}
 	return &e

@@ -38,9 +38,9 @@ func TestHostileMessages(t *testing.T) {
 			for range control.Window + 1 {
 				say(t, c, message(10))
 			}
-		}, ControlChannelMessageFail, "while 16 were under way"},
+		}, ControlChannelMessageFail, "exceeds the limit of 16 in flight"},
 		"taken but not sent": {func(c *Conn) { say(t, c, control.AppendTaken(nil, control.Taken{Count: 1})) },
-			ControlChannelMessageFail, "the peer took 1 messages that were not sent"},
+			ControlChannelMessageFail, "peer reported running 1 messages that were not sent"},
 		"nothing taken": {func(c *Conn) { say(t, c, control.AppendTaken(nil, control.Taken{})) }, ControlChannelMessagePayloadFail, "count is 0"},
 	} {
 		for _, toServer := range []bool{true, false} {

@@ -83,7 +83,7 @@ func TestHostileRequests(t *testing.T) {
 		"twice": {func(t *testing.T) [][]byte {
 			return [][]byte{questionBytes(t, clerkAsk, 3, 1), questionBytes(t, clerkAsk, 3, 1)}
 		},
-			PayloadFail, "question 3 is asked twice"},
+			PayloadFail, "question 3 asked twice"},
 		"long cancel": {func(*testing.T) [][]byte {
 			return [][]byte{append(ask.AppendCancel(clerkAsk.question.appendID(nil), 3), 0)}
 		},
@@ -276,7 +276,7 @@ func TestRequestErrorsFit(t *testing.T) {
 	require.Equal(t, "rpc: Clerk.Ask has no answer: why", e.Error())
 	require.True(t, errors.Is(e, ErrUnbound))
 	require.Equal(t, "rpc: Clerk.Ask refused: why", (&RequestError{Request: "Clerk.Ask", Text: "why", Refused: true}).Error())
-	require.Contains(t, (*RequestError)(nil).Error(), "let it return nil")
+	require.Contains(t, (*RequestError)(nil).Error(), "return nil instead")
 	require.NoError(t, (*RequestError)(nil).Unwrap())
 }
 
@@ -304,6 +304,6 @@ func TestQuestionTwiceWhileItWaits(t *testing.T) {
 		payload := questionBytes(t, clerkAdmit, 3, shot{1})[len(clerkAdmit.question.appendID(nil)):]
 		violation := n.clients[0].invokeRequest(c, &Actor{class: clerk}, clerkAdmit.question, payload)
 		require.NotNil(t, violation)
-		require.Contains(t, violation.Reason, "question 3 is asked twice")
+		require.Contains(t, violation.Reason, "question 3 asked twice")
 	})
 }

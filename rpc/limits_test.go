@@ -34,14 +34,14 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		config Config
 		want   string
 	}{
-		{Config{MaxConns: -1}, "Config.MaxConns is -1, must not be negative"},
+		{Config{MaxConns: -1}, "Config.MaxConns is -1; it must not be negative"},
 		{Config{HandshakeTimeout: -1}, "Config.HandshakeTimeout is -1"},
-		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes, the limit is 4096"},
-		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes, one connection needs 262144"},
-		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes, every connection has at least 262144"},
-		{Config{SendLimit: -1}, "Config.SendLimit is -1, must not be negative"},
-		{Config{SendBudget: -1}, "Config.SendBudget is -1, must not be negative"},
-		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "Config.Bunch is not valid"},
+		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes; the limit is 4096"},
+		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes; a single connection needs 262144"},
+		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes; the minimum is 262144"},
+		{Config{SendLimit: -1}, "Config.SendLimit is -1; it must not be negative"},
+		{Config{SendBudget: -1}, "Config.SendBudget is -1; it must not be negative"},
+		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "invalid Config.Bunch: "},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
 	} {
 		_, err := NewWorld(row.config)

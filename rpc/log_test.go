@@ -28,7 +28,7 @@ func TestFailedCallsAreTheCallers(t *testing.T) {
 
 		require.NoError(t, n.clients[0].SetLogLevel(slog.LevelDebug, "reliable"))
 		require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
-		require.Regexp(t, `msg="call failed" category=reliable rpc=Hero.Fire error="rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or to nobody: `, log.String())
+		require.Regexp(t, `msg="call failed" category=reliable rpc=Hero.Fire error="rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or has no owner: `, log.String())
 	})
 }
 
@@ -122,7 +122,7 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 			c.world.logs.Opened(c, a, 1)
 			c.world.logs.Closed(c, a, 1, Destroyed)
 			c.world.logs.Actor(logs.Relevancy, "relevant", c, a)
-			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.heldBack)
+			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.backlog)
 		})
 		require.Zero(t, allocs)
 	})
@@ -163,7 +163,7 @@ func TestStatesThatNothingKeepsAreTold(t *testing.T) {
 func TestStateOfAnUnnamedStructIsTold(t *testing.T) {
 	class := NewClass("Nameless")
 	NewState[struct{ Ammo uint16 }](class)
-	require.PanicsWithValue(t, `rpc: class Nameless declares both Nameless.struct { Ammo uint16 } and Nameless.struct { Gold int }: the name of its type, or of a list, is for one`,
+	require.PanicsWithValue(t, `rpc: class Nameless declares both Nameless.struct { Ammo uint16 } and Nameless.struct { Gold int }: the names of its state types and lists must be unique`,
 		func() { NewState[struct{ Gold int }](class) })
 	var log strings.Builder
 	w := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})

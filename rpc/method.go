@@ -75,21 +75,21 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
 
-// Call makes the server run the method on a. On a client it returns ErrNotOwner if the client
-// does not own a. See [Handle] for goroutines, errors and retained arguments.
+// Call runs the method of a on the server. On a client it returns ErrNotOwner if the client does
+// not own a. See [Handle] for goroutines, errors and retained arguments.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. If no client owns a, the server runs the
-// method itself. If a client makes the call, the method runs on that client.
+// Call runs the method of a on the client that owns a or, if there is none, on the server. If a
+// client makes the call, the method runs on that client.
 //
 // If the owner's connection has ended but OnDisconnect has not run yet, Call returns nil, and
 // Drops.Gone of [Stats] counts the call. See [Handle] for goroutines, errors and retained
 // arguments.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes this server and all clients for which a is open run the method. If a client makes
-// the call, the method runs only on that client. See [Handle] for goroutines, errors and retained
-// arguments.
+// Call runs the method of a on this server and on all clients for which a is open. If a client
+// makes the call, the method runs only on that client. See [Handle] for goroutines, errors and
+// retained arguments.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 func (h *ServerRPC[A]) takes(A) {}
@@ -127,8 +127,8 @@ func routeCall[A any](a *Actor, m *method, arg A) error {
 // bytes that name the method, it may take at most Config.Bunch.MaxBunch bytes.
 //
 // Call copies the bytes before it returns. A handler may use them until it returns, and must copy
-// any bytes that it wants to keep, because a later call of any connection reuses the memory. A
-// Raw that answers a request belongs to the asker.
+// any bytes that it wants to keep, because a later call of any connection reuses their memory. If
+// a Raw is the answer to a request, the asker may keep it.
 type Raw = codec.Raw
 
 // None is the argument of a call without an argument.
@@ -179,9 +179,9 @@ type method struct {
 	delivery  bunch.Delivery
 	policy    sendPolicy
 	rateLimit float64 // calls per second from one connection; 0 if there is no limit
-	anyCaller bool
-	skipOwner bool // Multicast only
-	waits     bool // WaitForActors
+	anyCaller bool    // option AnyCaller
+	skipOwner bool    // option SkipOwner
+	waits     bool    // option WaitForActors
 
 	// A request is declared as two methods, the question and its answer.
 	role role    // which of the two methods this is, if any
@@ -302,7 +302,7 @@ func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend }
 //
 // If the actor closes for the client, the waiting calls are dropped and counted in
 // Drops.ActorClosed. A call made in the tick in which its actor is destroyed or torn off
-// therefore reaches no client. When an actor falls asleep, however, its close waits for the
+// therefore reaches no client. When an actor goes dormant, however, its close waits for the
 // calls.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
@@ -310,9 +310,9 @@ func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue
 // wait on the client until all actors that its argument names are open there. UE:
 // net.DelayUnmappedRPCs.
 //
-// A call waits for at most 5 seconds, and meanwhile the actor's later calls run before it. Up to
-// 64 calls per connection may wait, with up to 64 KiB of arguments. Calls beyond these limits and
-// calls of other methods don't wait. When they run, or when a call has waited for 5 seconds, a
+// A call waits for no more than 5 seconds, during which the actor's later calls may run before it.
+// Up to 64 calls per connection may wait, with up to 64 KiB of arguments. Calls beyond these limits
+// and calls of other methods don't wait. When they run, or when a call has waited for 5 seconds, a
 // Ref that names no open actor becomes 0, and is counted in [Drops].
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
@@ -337,7 +337,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
 	}
 	if m.waits && (!m.refers || k == serverRPC) {
-		panic(fmt.Sprintf("rpc: %v: WaitForActors is for Client and Multicast RPCs whose argument holds a Ref", m))
+		panic(fmt.Sprintf("rpc: %v: WaitForActors requires a Client or Multicast RPC whose argument contains a Ref", m))
 	}
 	if m.codec, err = codec.Of(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
@@ -350,18 +350,17 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 func (m *method) mustHaveValidOptions() {
 	switch {
 	case m.delivery > UnreliableSequenced:
-		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, m.delivery))
+		panic(fmt.Sprintf("rpc: %v: unknown delivery %d", m, m.delivery))
 	case m.kind != serverRPC && (m.rateLimit != 0 || m.anyCaller):
-		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less",
-			m))
+		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller require a Server RPC", m))
 	case m.kind != multicastRPC && m.skipOwner:
-		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))
+		panic(fmt.Sprintf("rpc: %v: SkipOwner requires a Multicast RPC", m))
 	case m.policy == bothForced:
-		panic(fmt.Sprintf("rpc: %v: ForceSend is before states, and ForceQueue behind them: name one", m))
+		panic(fmt.Sprintf("rpc: %v: ForceSend and ForceQueue are mutually exclusive", m))
 	case m.policy == forceQueue && m.kind == serverRPC:
-		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Client and Multicast RPCs; a client sends no states", m))
+		panic(fmt.Sprintf("rpc: %v: ForceQueue requires a Client or Multicast RPC, because clients send no states", m))
 	case m.policy == forceQueue && m.delivery != Unreliable:
-		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order",
+		panic(fmt.Sprintf("rpc: %v: ForceQueue requires Unreliable delivery, because calls with states are sent once and unordered",
 			m))
 	}
 }

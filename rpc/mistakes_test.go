@@ -12,18 +12,18 @@ func TestNilsAreNamed(t *testing.T) {
 	w := newTestWorld(t, Config{}).World
 	class := NewClass("Nils")
 	for want, declare := range map[string]func(){
-		`rpc: NewClass("X"): option 1 is nil`:                            func() { NewClass("X", nil) },
-		`rpc: Nils.A: option 2 is nil`:                                   func() { Server[int](class, "A", Reliable, RateLimit(1), nil) },
-		`rpc: method "A" of a nil *Class: take what NewClass returned`:   func() { Client[int](nil, "A", Reliable) },
-		`rpc: NewComponent of a nil *Class: take what NewClass returned`: func() { NewComponent(nil, "A") },
-		`rpc: NewState of a nil *Class: take what NewClass returned`:     func() { NewState[struct{ X int }](nil) },
-		`rpc: list "L" of a nil *Class: take what NewClass returned`:     func() { NewList[int, int](nil, "L") },
-		`rpc: Bind(Nils) in a nil *World`:                                func() { Bind(nil, class, func(*Actor) int { return 0 }) },
-		`rpc: World.OnTick: no function`:                                 func() { w.OnTick(nil) },
-		`rpc: World.OnConnect: no function`:                              func() { w.OnConnect(nil) },
-		`rpc: World.OnDisconnect: no function`:                           func() { w.OnDisconnect(nil) },
-		`rpc: World.Post: no function`:                                   func() { w.Post(nil) },
-		`rpc: World.Do: no function`:                                     func() { _ = w.Do(t.Context(), nil) },
+		`rpc: NewClass("X"): option 1 is nil`:                           func() { NewClass("X", nil) },
+		`rpc: Nils.A: option 2 is nil`:                                  func() { Server[int](class, "A", Reliable, RateLimit(1), nil) },
+		`rpc: method "A" of a nil *Class: use the result of NewClass`:   func() { Client[int](nil, "A", Reliable) },
+		`rpc: NewComponent of a nil *Class: use the result of NewClass`: func() { NewComponent(nil, "A") },
+		`rpc: NewState of a nil *Class: use the result of NewClass`:     func() { NewState[struct{ X int }](nil) },
+		`rpc: list "L" of a nil *Class: use the result of NewClass`:     func() { NewList[int, int](nil, "L") },
+		`rpc: Bind(Nils) in a nil *World`:                               func() { Bind(nil, class, func(*Actor) int { return 0 }) },
+		`rpc: World.OnTick: no function`:                                func() { w.OnTick(nil) },
+		`rpc: World.OnConnect: no function`:                             func() { w.OnConnect(nil) },
+		`rpc: World.OnDisconnect: no function`:                          func() { w.OnDisconnect(nil) },
+		`rpc: World.Post: no function`:                                  func() { w.Post(nil) },
+		`rpc: World.Do: no function`:                                    func() { _ = w.Do(t.Context(), nil) },
 	} {
 		require.PanicsWithValue(t, want, declare)
 	}

@@ -102,7 +102,7 @@ func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
 					require.ErrorAs(t, c.Err(), &closed)
 					require.Equal(t, ConnectionTimeout, closed.Code)
 					if out && c == end {
-						require.ErrorContains(t, closed, "; this machine lets no packet leave: "+errUnplugged.Error())
+						require.ErrorContains(t, closed, "; this machine cannot send: "+errUnplugged.Error())
 						require.ErrorIs(t, closed, syscall.ENETUNREACH)
 					} else {
 						require.NotContains(t, closed.Error(), "this machine")

@@ -17,10 +17,10 @@ import (
 //
 // A stateOutbox is used only by the world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening // openings that may have something to send; compose removes finished ones
-	heldBack bool       // the last Flush had no room for all updates
-	room     stateRoom  // how many bytes a Flush may send
-	sent     sentStates // updates in flight
+	dirty   []*opening // openings that may have something to send; compose removes finished ones
+	backlog bool       // the last Flush had no room for all updates
+	room    stateRoom  // how many bytes a Flush may send
+	sent    sentStates // updates in flight
 
 	fates [64]bunch.Fate // reused by settleStates
 
@@ -37,8 +37,8 @@ func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
 
-// A sentState is an update that was handed to the machine and whose fate isn't known yet. It may
-// arrive or get lost, or we may take it back before it is sent.
+// A sentState is an update that was handed to the machine, until its fate is known. It may arrive
+// or get lost, or we may take it back before it is sent.
 type sentState struct {
 	to *opening
 	at time.Time // when the update was handed over
@@ -55,8 +55,8 @@ type sentState struct {
 
 // noteFate is called once the fate of an update is known.
 func (s *sentState) noteFate() {
-	// The class also knows whether this is a list, but looking there would touch memory that most
-	// updates don't need otherwise. That's why list is a field.
+	// The class also knows whether this is a list, but it is in memory that most updates don't
+	// touch otherwise.
 	if s.list {
 		s.to.listsInFlight--
 	}
@@ -116,6 +116,22 @@ type stateRoom struct {
 	lastUsed int         // bytes that the last Flush has handed over
 }
 
+// observe gives the pace its measurements of the path. It must be called before next.
+//
+// crowd summarizes the world's connections. bulk is the number of bytes of bulk sent since the last
+// call, and bulkWaits reports whether more bulk is waiting behind unsent updates.
+func (s *stateRoom) observe(machine *bunch.Conn, crowd state.Crowd, bulk int, bulkWaits bool) {
+	s.path.Among(crowd)
+	s.path.Lost(machine.Lost(), machine.Acked())
+	s.path.Beside(bulk, bulkWaits)
+}
+
+// use records that a Flush has handed over n bytes.
+func (s *stateRoom) use(n int) {
+	s.lastUsed = n
+	s.path.Sent(n)
+}
+
 // next returns the room for this Flush, in bytes.
 //
 // unsent is the number of bytes of the last Flush's updates that the machine gave back unsent.
@@ -147,8 +163,8 @@ type stateCrowd struct {
 
 // sum returns a summary of the paces of all connections, which may be up to crowdPeriod old.
 //
-// Only the oldest connection of an identity counts. Otherwise a client could open a few more,
-// pretend that a queue delays and drops their packets, and so slow down everybody else.
+// Only the oldest connection of an identity counts. Otherwise a client could open several, pretend
+// that a queue delays and drops their packets, and so slow down everybody else.
 func (s *stateCrowd) sum(clock time.Time, conns []*Conn) state.Crowd {
 	if clock.Sub(s.at) < crowdPeriod {
 		return s.Crowd
@@ -172,7 +188,8 @@ func (s *stateCrowd) sum(clock time.Time, conns []*Conn) state.Crowd {
 
 const (
 	// crowdPeriod is the time for which we use a summary of the connections' paces. It's shorter
-	// than a round of state.Pace. Going through 1,024 connections takes some tens of microseconds.
+	// than a round of state.Pace, so each round sees a recent summary, and long enough that its
+	// cost doesn't matter: going through 1,024 connections takes a few tens of microseconds.
 	crowdPeriod = 100 * time.Millisecond
 
 	// maxUpdates is the maximum number of updates that a Flush may hand to the machine for one
@@ -185,7 +202,7 @@ const (
 	// resyncEach for each of them instead.
 	//
 	// A client can ask with a single byte, but the answer can be expensive. Opening 5,000 dormant
-	// actors with lists and putting them to sleep again takes 30 ms.
+	// actors with lists and making them dormant again takes 30 ms.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 
@@ -215,24 +232,19 @@ func (c *Conn) sendState(now time.Time) {
 	unsent := c.machine.TrackedQueued() // bytes that the following TakeBack takes back
 	c.machine.TakeBack()
 	c.settleStates()
-	behind := unsent > 0 || s.heldBack
+	behind := unsent > 0 || s.backlog
 
-	// Give the pace its measurements of the path, then get the room for this Flush.
 	bulk, waits := c.link.Source().TakeBulk()
-	s.room.path.Among(c.world.crowd.sum(clock, c.world.announced))
-	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
-	s.room.path.Beside(bulk, waits && unsent > 0)
+	s.room.observe(c.machine, c.world.crowd.sum(clock, c.world.announced), bulk, waits && unsent > 0)
 	room := s.room.next(clock, c.machine, unsent, behind)
-
 	if behind {
 		s.sort(now)
 	}
-	s.room.lastUsed = c.compose(now, room)
-	s.room.path.Sent(s.room.lastUsed)
+	s.room.use(c.compose(now, room))
 }
 
-// answerResync marks everything as lacking if the client has asked for a resync, and if the last
-// answer was long enough ago.
+// answerResync marks everything as lacking if the client has asked for a resync and the last answer
+// was long enough ago.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
@@ -282,11 +294,11 @@ func (c *Conn) settleStates() {
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0] // openings that stay in dirty
-	s.heldBack = false
+	s.backlog = false
 	updates := 0
 	for i, o := range s.dirty {
-		s.heldBack = used >= room || updates >= maxUpdates
-		if s.heldBack {
+		s.backlog = used >= room || updates >= maxUpdates
+		if s.backlog {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
@@ -309,7 +321,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 		o.enqueued = !o.closed && (o.lacks != 0 || !o.queuedCalls.Empty())
 		if o.enqueued {
 			kept = append(kept, o)
-			s.heldBack = o.lacks != 0 && used >= room
+			s.backlog = o.lacks != 0 && used >= room
 		}
 	}
 	clear(s.dirty[len(kept):])
@@ -423,7 +435,7 @@ func (c *Conn) markAll() (marked int) {
 }
 
 // dormantWithLists returns the dormant actors that have lists and a copy at the client. Dormant
-// actors without lists have lost nothing, because the close that put them to sleep carried all of
+// actors without lists have lost nothing, because the close that made them dormant carried all of
 // their states, reliably.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {

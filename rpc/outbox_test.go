@@ -36,7 +36,7 @@ func TestHeldBackByTheLastActor(t *testing.T) {
 			n.tick(1)
 			if a.openings[0].lacks != 0 && out.room.lastUsed > 0 {
 				full++
-				require.True(t, out.heldBack)
+				require.True(t, out.backlog)
 			}
 		}
 		require.Positive(t, full)

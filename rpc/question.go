@@ -37,8 +37,8 @@ type question struct {
 
 // Causes for the end of a question's context.
 var (
-	errCanceled = errors.New("rpc: nobody waits for the answer any more")
-	errAnswered = errors.New("rpc: the answer is given")
+	errCanceled = errors.New("rpc: the asker is no longer waiting for the answer")
+	errAnswered = errors.New("rpc: the request was answered")
 )
 
 // A background manages the handlers that [Request.Go] runs on goroutines of their own.
@@ -249,7 +249,7 @@ func (w *World) logUnsent(m *method, err error) {
 	}
 	// Use real time, because the game's clock stands still between ticks.
 	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok {
-		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
+		w.log.Warn("answer or cancellation of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 

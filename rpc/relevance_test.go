@@ -44,12 +44,12 @@ func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)
 	trees, elves := forest(w)
-	require.PanicsWithValue(t, "rpc: At(Tree): it has a function already", func() { At(trees, (*oak).at) })
-	require.PanicsWithValue(t, "rpc: At(Elf): no function", func() { At(elves, nil) })
-	require.PanicsWithValue(t, "rpc: Relevant(Elf): it has a function already", func() {
+	require.PanicsWithValue(t, "rpc: At(Tree): function already set", func() { At(trees, (*oak).at) })
+	require.PanicsWithValue(t, "rpc: At(Elf): nil function", func() { At(elves, nil) })
+	require.PanicsWithValue(t, "rpc: Relevant(Elf): function already set", func() {
 		Relevant(elves, func(*oak, *Conn) bool { return false })
 	})
-	require.PanicsWithValue(t, "rpc: Relevant(Tree): no function", func() { Relevant(trees, nil) })
+	require.PanicsWithValue(t, "rpc: Relevant(Tree): nil function", func() { Relevant(trees, nil) })
 	require.Panics(t, func() { CullDistance(0) })
 	require.EqualValues(t, 150, treeClass.cullDistance)
 }

@@ -54,7 +54,7 @@ func (w *World) replicate(now time.Time) {
 		if c.server {
 			c.retryDismissals()
 			c.sendState(now)
-			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.heldBack)
+			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.backlog)
 		}
 	}
 }

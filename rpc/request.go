@@ -31,7 +31,7 @@ import (
 //   - when it is canceled
 //   - when the actor's channel closes or the connection ends
 //
-// The error is always a [*RequestError]. While a request is open, its actor does not fall asleep.
+// The error is always a [*RequestError]. While a request is open, its actor does not go dormant.
 type Request[A, R any] struct{ question, answer *method }
 
 // ServerRequest declares a request that an actor's owner makes and the server answers. The server
@@ -74,8 +74,8 @@ func (r *Request[A, R]) takes(A)           {}
 // If the error is or wraps a [*RequestError], the code is taken from there. Otherwise it comes from
 // [Class.Errors]. The error closes nothing.
 //
-// If fn destroys the actor, the answer is lost and the asker gets ErrClosed. If fn panics,
-// the connection ends: see Config.OnPanic.
+// If fn destroys the actor, the answer is lost and the asker gets ErrClosed. If fn panics, the
+// connection is closed: see Config.OnPanic.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
@@ -97,14 +97,14 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 // Ask asks the question and waits for the answer. It must not be called on the world's goroutine,
 // where it returns [ErrOnWorld]. Use Then there. The world must be driven while Ask waits.
 //
-// If ctx ends before the answer arrives, the other end is told, and its [Call.Context] ends. If ctx
-// has no deadline, the request ends after Config.RequestTime.
+// If ctx ends before the answer arrives, the request is canceled, and [Call.Context] ends at the
+// other end. If ctx has no deadline, the request ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
 	case !a.valid():
 		return result, fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case a.world.Inside():
-		return result, fmt.Errorf("%w: Ask of %v would wait for itself; use Then", ErrOnWorld, r)
+		return result, fmt.Errorf("%w: Ask of %v would deadlock: use Then", ErrOnWorld, r)
 	}
 	w := a.world
 	if _, bounded := ctx.Deadline(); !bounded && w.config.RequestTime > 0 {
@@ -147,7 +147,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 }
 
 // errNotAsked is the error of Ask if Validate panics.
-var errNotAsked = errors.New("rpc: the question was not asked: Validate of its argument did not return")
+var errNotAsked = errors.New("rpc: question not sent: Validate of its argument did not return")
 
 // Then asks the question, and calls fn once with the answer or the error. It must be called on the
 // world's goroutine. fn runs there too, in a later Dispatch. If Then itself returns an error, the
@@ -159,12 +159,12 @@ func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) erro
 }
 
 // ThenWithin is like Then, except that the request ends after limit instead of Config.RequestTime.
-// In the first Dispatch after limit, fn is called with context.DeadlineExceeded, and the other end
-// is told that nobody is waiting any more. If limit is not positive, ThenWithin returns that error
-// without asking the question.
+// In the first Dispatch after limit, the request is canceled and fn is called with
+// context.DeadlineExceeded. If limit is not positive, ThenWithin returns that error without asking
+// the question.
 func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
 	if limit <= 0 {
-		err := fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded)
+		err := fmt.Errorf("time limit of %v: %w", limit, context.DeadlineExceeded)
 		return (&inquiry{method: r.question}).failed(err)
 	}
 	return r.then("ThenWithin", a, arg, limit, fn)
@@ -177,7 +177,7 @@ func (r *Request[A, R]) then(caller string, a *Actor, arg A, limit time.Duration
 	case !a.valid():
 		return fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case fn == nil:
-		return fmt.Errorf("rpc: %s of %v: no function for the answer", caller, r)
+		return fmt.Errorf("rpc: %s of %v with a nil function", caller, r)
 	}
 	q := &inquiry{actor: a, method: r.question, handler: &typedHandler[R]{m: r.answer, then: fn}, limit: limit}
 	var until time.Time
@@ -217,7 +217,7 @@ func (r *Request[A, R]) ask(q *inquiry, arg A, until time.Time) error {
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
-		panic(fmt.Sprintf("rpc: Later of %v for a call that does not ask it", r))
+		panic(fmt.Sprintf("rpc: Later of %v with the Call of another method", r))
 	}
 	if q.postponed == nil {
 		q.postpone()
@@ -261,7 +261,7 @@ var errNoReturn = errors.New("the handler did not return")
 //	ErrClosed, a *CloseError    the connection ended, or the world was closed
 //	ErrClosed                   the actor ended, or its channel closed
 //	ErrDormant                  the actor is dormant
-//	ErrBacklogFull              Config.MaxRequests are open, at this end or at the other
+//	ErrBacklogFull              as many requests are open as Config.MaxRequests of either end allows
 //	ErrUnbound                  the end that should answer has no handler
 //	ErrNotOwner                 the asker doesn't own the actor, or no longer did when the question arrived
 //	one of Class.Errors         the handler returned that error; Refused is set
@@ -286,9 +286,9 @@ type RequestError struct {
 
 func (e *RequestError) Error() string {
 	switch {
-	// A handler has returned a nil *RequestError as an error. The resulting error isn't nil.
+	// A handler has returned a nil *RequestError as an error, which isn't a nil error.
 	case e == nil:
-		return "the handler returned a nil *RequestError as an error; let it return nil"
+		return "the handler returned a nil *RequestError as an error: return nil instead"
 	case e.Refused && e.cause != nil:
 		return e.Text
 	case e.Refused && e.Code != 0:

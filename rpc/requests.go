@@ -99,8 +99,8 @@ func (w *World) askQuestion(q *inquiry, p any, until time.Time, keep func() any)
 	table := q.table()
 	number, ok := table.Add(q, until)
 	if !ok {
-		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w",
-			m, table.Len(), ErrBacklogFull)
+		return errorf("rpc: %v: %d requests are open; the limit is %d (Config.MaxRequests): %w",
+			m, table.Len(), w.config.MaxRequests, ErrBacklogFull)
 	}
 	q.number = number
 	err = plan.carryOut(a, m, q.number, p, keep)
@@ -125,7 +125,7 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 		return nil
 	}
 	if _, runs := c.requests.questions.Get(number); runs || c.waiting.hasQuestion(number) {
-		return violationf(PayloadFail, "%v: question %d is asked twice", m, number)
+		return violationf(PayloadFail, "%v: question %d asked twice", m, number)
 	}
 	if reason := w.dropReason(c, a, m); reason != drops.None {
 		w.dropQuestion(c, a, m, number, reason)
@@ -155,7 +155,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 		err = q.errorFor(answer)
 	}
 	if _, open := c.requests.asked.Take(answer.Number); !open {
-		// The game's own decoding method or Validate has ended the actor, and the request with it.
+		// The game's own UnmarshalBinary or Validate has ended the actor, and the request with it.
 		return nil
 	}
 	w.game.Doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
@@ -213,7 +213,7 @@ func (w *World) expireOwn() {
 // expire is called in Dispatch to end the inquiries that have timed out.
 func (w *World) expire(r *requests) {
 	if r.asked.Len() == 0 {
-		return // without reading the clock
+		return // the usual case, in which reading the clock is a waste
 	}
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
@@ -226,9 +226,9 @@ func (w *World) expire(r *requests) {
 // Config.RequestTime if limit is 0.
 func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
-		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
+		return fmt.Errorf("timed out after %v: %w", limit, context.DeadlineExceeded)
 	}
-	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w",
+	return fmt.Errorf("timed out after %v (Config.RequestTime): %w",
 		w.config.RequestTime, context.DeadlineExceeded)
 }
 
@@ -274,9 +274,9 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 	case r.asked.Len()+r.questions.Len() == 0:
 		// Usually there are none, so save the cost of the errors.
 	case reason == Dormancy:
-		r.end(a, fmt.Errorf("%v fell asleep: %w", a, ErrDormant))
+		r.end(a, fmt.Errorf("%v went dormant: %w", a, ErrDormant))
 	default:
-		r.end(a, fmt.Errorf("%v ended here, or its channel closed (%v): %w", a, reason, ErrClosed))
+		r.end(a, fmt.Errorf("%v ended or its channel closed (%v): %w", a, reason, ErrClosed))
 	}
 }
 
@@ -288,19 +288,19 @@ func (q *inquiry) errorFor(a ask.Answer) error {
 		e.Refused = true
 		e.cause = q.method.class.errorOf(a.Code)
 	case ask.Unbound:
-		e.Text = "nothing answers it on the other side"
+		e.Text = "the other side has no handler for it"
 		e.cause = ErrUnbound
 	case ask.NotOwner:
-		e.Text = "this side did not own the actor when it arrived"
+		e.Text = "this side did not own the actor when the question arrived"
 		e.cause = ErrNotOwner
 	case ask.RateLimited:
-		e.Text = fmt.Sprintf("it was asked more often than RateLimit(%v) allows", q.method.rateLimit)
+		e.Text = fmt.Sprintf("asked more often than RateLimit(%v) allows", q.method.rateLimit)
 		e.RateLimited = true
 	case ask.Blocked:
-		e.Text = "it was asked more often than the other side's Config.DoS lets run for now"
+		e.Text = "asked more often than the other side's Config.DoS currently allows"
 		e.RateLimited = true
 	case ask.TooMany:
-		e.Text = "the other side has as many open as its Config.MaxRequests allows"
+		e.Text = "the other side has reached its limit of open requests (Config.MaxRequests)"
 		e.cause = ErrBacklogFull
 	}
 	return e

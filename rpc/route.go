@@ -34,12 +34,12 @@ type plan struct {
 //	Multicast  client      any                  that client, not sent
 //
 // It is not an error if the server makes a Client RPC while the owner's connection is closing, or
-// after the connection has ended but before OnDisconnect has run. The game can't know about the end
-// yet, so we just count the call in Drops.Gone.
+// after the connection has ended but before OnDisconnect has run. Since the game can't know about
+// the end yet, the call is just counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
-		return plan{}, fmt.Errorf("rpc: %v called on %v, which is of another class", m, a)
+		return plan{}, fmt.Errorf("rpc: %v called on %v, which has another class", m, a)
 	}
 	if a.dead {
 		return plan{}, a.deadError(m)
@@ -54,12 +54,12 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	case a.conn != nil && !a.conn.usable():
 		return plan{}, a.conn.closedFor(m)
 	case a.dormancy.on && a.name != "":
-		return plan{}, errorf("rpc: %v on the %s placed as %q, which has no channel here: it is far, asleep, or not open yet: %w",
+		return plan{}, errorf("rpc: %v on the %s placed as %q, which has no channel because it is too far away, dormant or not open yet: %w",
 			m, a.class.name, a.name, ErrDormant)
 	case a.dormancy.on:
 		return plan{}, errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
-		return plan{}, errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
+		return plan{}, errorf("rpc: %v: the %s of channel %d on %v belongs to another client or has no owner: %w",
 			m, a.class.name, a.Channel(a.conn).number, a.conn, ErrNotOwner)
 	}
 	return plan{remote: true, conn: a.conn}, nil
@@ -71,7 +71,7 @@ func (a *Actor) deadError(m *method) error {
 		// A client's actors end with their connection, so say why the connection has ended.
 		return a.conn.closedFor(m)
 	}
-	return errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
+	return errorf("rpc: %v: %v was destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
 // closedFor returns the error for a call of m to a closed connection.
@@ -84,7 +84,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
 		// First open the actor for the client that is joining and for all clients to which it is
-		// relevant. There may still be no such client, which is fine.
+		// relevant, if any.
 		w.admission.openForCurrent(a)
 		w.relevance.showNew(a)
 		detached := a.dormancy.on && len(a.dormancy.detachedAt) > 0
@@ -92,9 +92,9 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.tornOff:
-		return plan{}, errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
+		return plan{}, errorf("rpc: %v: %v is torn off and no longer connected to its owner's copy: %w", m, a, ErrClosed)
 	case a.conn.life.mayJoin():
-		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it",
+		return plan{}, fmt.Errorf("rpc: %v for %v: the connection has not joined yet: make the call in OnConnect or later",
 			m, a.conn)
 	case !a.conn.usable():
 		// The game doesn't know yet that the owner is gone.
@@ -108,7 +108,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 // here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
-		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
+		return plan{}, errorf("rpc: %v would run in this world: %w: bind one with On or OnRequest", m, ErrUnbound)
 	}
 	return plan{local: true}, nil
 }
@@ -195,8 +195,8 @@ func (a *Actor) sendTo(c *Conn, m *method, payload []byte) error {
 		}
 		o = a.openingOn(c)
 	} else if a.dormancy.on {
-		// The actor hasn't fallen asleep there yet. Have the next Flush bring the client up to date
-		// and close the channel.
+		// The channel is still open although the actor is dormant. Have the next Flush bring the
+		// client up to date and close the channel.
 		a.dormantAtFlush()
 	}
 	return a.send(o, m, payload)
@@ -240,7 +240,7 @@ func (c *Conn) saturated(now time.Time) bool {
 func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
 // send sends a call on one channel. On a saturated connection it drops unreliable calls other
-// than Multicasts, as UE does.
+// than Multicasts, as Unreal does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
@@ -264,7 +264,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	sent, err := sendNow(to, m, payload)
 	c.link.Unlock()
 
-	// Do the rest without the lock, because logging may take a while.
+	// Log without holding the lock, because logging may take a while.
 	c.logClosed(err)
 	if sent {
 		a.world.logs.Sent(c.callForLog(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
@@ -305,12 +305,12 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
-		return errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
+		return errorf("rpc: %v: call of %d bytes to %v; the limit is %d (Config.Bunch.MaxBunch): use package stream for larger data: %w",
 			m, size, to.conn, to.conn.terms.maxBunch, bunch.ErrBunchTooLarge)
 	case errors.Is(err, bunch.ErrClosed):
 		return to.closeArrivedError(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
-		return errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.describeFull(to, size), bunch.ErrReliableBufferFull)
+		return errorf("rpc: %v to %v: %s: %w", m, to.conn, a.describeFull(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):
 		return errorf("rpc: %v to %v: %w", m, to.conn, err)
 	}
@@ -333,18 +333,18 @@ func (a *Actor) describeFull(to *opening, size int) string {
 	out, slots := machine.Reliable(to.channel)
 	var held statnet.Holders
 	a.listBuffered(&held, to)
-	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
+	return fmt.Sprintf("call needs %s for %s; %d of %d (Config.Bunch.ReliableBuffer) are in use: %s; %s",
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"),
 		out, slots, held.String(), advice(machine.Untaken(to.channel)))
 }
 
-// advice returns what to do if too much waits for the other side. untaken is how long its world
-// has taken nothing.
+// advice returns what to do about a full buffer. untaken is how long the peer's world has taken no
+// message from it.
 func advice(untaken time.Duration) string {
 	if untaken < longUntaken {
 		return "call less often or unreliably, or use package stream for bulk"
 	}
-	return fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it",
+	return fmt.Sprintf("the peer is alive, but nothing has driven its world for %v",
 		untaken.Round(100*time.Millisecond))
 }
 
@@ -352,7 +352,7 @@ func advice(untaken time.Duration) string {
 // takes everything that has arrived at each tick, and no tick should take that long.
 const longUntaken = time.Second
 
-// listBuffered adds the calls that are waiting for their acks to list.
+// listBuffered adds the calls that haven't been acknowledged to list.
 func (a *Actor) listBuffered(list *statnet.Holders, to *opening) {
 	total := 0
 	to.conn.machine.Held(to.channel, func([]byte, int) { total++ })

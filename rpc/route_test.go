@@ -132,8 +132,8 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 		other := NewClass("Other")
 		far := Client[None](other, "Far", Reliable)
 		require.ErrorContains(t, far.Call(a, None{}), `Other.Far called on Hero 1`)
-		require.EqualError(t, bulk.Call(a, make(Raw, 65536)), fmt.Sprintf("rpc: Hero.Bulk: 65537 bytes encoded to %v, at most 65536 "+
-			"(Config.Bunch.MaxBunch; package stream sends more): bunch: message too large", n.conns[0]))
+		require.EqualError(t, bulk.Call(a, make(Raw, 65536)), fmt.Sprintf("rpc: Hero.Bulk: call of 65537 bytes to %v; the limit is 65536 "+
+			"(Config.Bunch.MaxBunch): use package stream for larger data: bunch: message too large", n.conns[0]))
 
 		require.NoError(t, fire.Call(a, shot{}))
 		require.NoError(t, fire.Call(a, shot{}))
@@ -149,7 +149,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 			"SetViewPoint":       n.ends[0].SetViewPoint(0, 0, 0),
 		} {
 			require.ErrorIs(t, err, ErrWrongRole)
-			require.EqualError(t, err, "rpc: "+by+" on a client: only the server may, so ask it by a Server RPC: wrong role")
+			require.EqualError(t, err, "rpc: "+by+" on a client: only the server may do that: wrong role")
 		}
 
 		require.NoError(t, n.server.Destroy(a))
@@ -202,7 +202,7 @@ func TestCallsToAClientThatIsGoneAreCounted(t *testing.T) {
 				require.NoError(t, hit.Call(a, 1))
 				require.NoError(t, blink.Call(a, 1))
 				require.NoError(t, blast.Call(a, 1))
-				require.ErrorContains(t, haul.Call(a, nil), "of another class", "other misuse is said")
+				require.ErrorContains(t, haul.Call(a, nil), "another class", "other misuse is said")
 				require.NoError(t, fire.Call(a, shot{}), "it runs here")
 				require.EqualValues(t, 3, n.conns[0].Stats().Drops.Gone)
 				n.tick(4)
@@ -230,8 +230,8 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
 	a, err := other.Spawn(hero, nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of Hero 1 of another world; call that of Actor.World`)
-	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of Hero 1 of another world; call that of Actor.World`)
+	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of Hero 1 of another world: use Actor.World`)
+	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of Hero 1 of another world: use Actor.World`)
 	require.True(t, a.Alive())
 }
 
@@ -276,7 +276,7 @@ func TestUnboundIsSaid(t *testing.T) {
 	a, err := w.Spawn(lonely, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, ping.Call(a, None{}), ErrUnbound)
-	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: no handler bound; bind one with On or OnRequest")
+	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: no handler bound: bind one with On or OnRequest")
 }
 
 // TestConstructorCallsThisWorld: a call that runs here waits for the next

@@ -53,7 +53,7 @@ func (w *World) resumeDriving() { mustEnter(w.drive.Enter(false)) }
 // mustEnter panics if the world is being driven already.
 func mustEnter(entered bool) {
 	if !entered {
-		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
+		panic("rpc: the world is already being driven, by another goroutine or by the caller of this handler")
 	}
 }
 
@@ -61,12 +61,12 @@ func mustEnter(entered bool) {
 type reach uint8
 
 const (
-	activeConns reach = iota // those that have called, or that the game has used
+	activeConns reach = iota // connections whose peer has called, or that the game has used
 	allConns
 )
 
-// dispatch is the first half of a step. It takes messages from the connections in the reach of, and
-// corks these connections, that is, holds back everything sent on them until Flush.
+// dispatch is the first half of a step. It takes messages from the connections in the given reach,
+// and corks these connections: everything sent on them waits until Flush.
 //
 // Functions of the game may panic or exit the goroutine. Each is therefore removed from its queue
 // before it runs, so that the next Dispatch carries on with the rest.
@@ -92,15 +92,14 @@ func (w *World) dispatch(now clock.Beat, of reach) {
 	w.admission.expelEnded()
 	w.admission.logInWaiting()
 	if len(w.admission.joining) > 0 {
-		// Some connections may have been waiting for others to be expelled, which has just
-		// happened. If any are still joining after this, there wasn't enough time, so ask for
-		// another Dispatch.
+		// Try again, because some connections may have been waiting for others to be expelled.
+		// Any that are still joining afterwards need another Dispatch.
 		w.admission.admitJoined(spent)
 		w.drive.Signal()
 	}
 }
 
-// flush is the second half of a step. It does what Flush does, but doesn't enter the driver.
+// flush is the second half of a step. The caller must have entered the driver.
 func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
@@ -126,17 +125,17 @@ func (w *World) runHooks() {
 // Run drives the world until ctx ends or the world is closed. It returns the cause of ctx, or
 // ErrClosed. It panics if another goroutine drives the world.
 //
-// Change states on the world's goroutine, by Post or Do, because Run does not notice other
+// States must be changed on the world's goroutine, by Post or Do, because Run does not notice other
 // changes.
 //
 // Run ticks whenever something happens: a message arrives, a function is posted, a call is made in
-// this world, or space becomes free that somebody watches. It also ticks Config.TickRate times a
-// second. In addition, it ticks 30 times a second while states are in flight, and on a server with
-// clients while [At] or [Relevant] decides about actors.
+// this world, or buffer space that something is waiting for becomes free. It also ticks
+// Config.TickRate times a second. In addition, it ticks 30 times a second while states are in
+// flight, and on a server with clients while [At] or [Relevant] decides about actors.
 //
-// With more than 16 connections, an event makes Run look only at the connections that are involved,
-// and compare states only if there are at most 256. It catches up on the other connections and on
-// the states in another tick, within a thirtieth of a second.
+// With more than 16 connections, a tick for an event handles only the connections that are
+// involved, and compares states only if there are no more than 256. Another tick handles the rest
+// within a thirtieth of a second.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving()
 	defer w.drive.Exit()
@@ -181,7 +180,7 @@ type run struct {
 	lastSteps   int       // steps since the world was closed
 }
 
-// step runs one Dispatch and one Flush. If there's more to do even if nothing happens, it
+// step runs one Dispatch and one Flush. If another step is needed even if nothing happens, it
 // starts settle.
 func (r *run) step() {
 	w := r.world
@@ -214,9 +213,9 @@ func (r *run) tickIn(d time.Duration) {
 	r.settled = r.settle.C
 }
 
-// finish is called after each step of a closed world, and reports whether Run may return. While
-// functions of the game are waiting to run, Run must go on, but for at most maxLastSteps steps.
-// Functions that are left then are dropped.
+// finish is called after each step of a closed world, and reports whether Run may return. Run goes
+// on while functions of the game are waiting to run, but only for maxLastSteps steps, after which
+// finish drops the remaining functions.
 func (r *run) finish() (done bool) {
 	w := r.world
 	n := w.game.Pending() + w.local.Len()
@@ -227,7 +226,7 @@ func (r *run) finish() (done bool) {
 	w.local = localCalls{}
 	if n > 0 {
 		w.dropped.Add(uint64(n))
-		w.log.Warn("the last functions of a closed world call and ask for ever: what is left is dropped",
+		w.log.Warn("functions of a closed world dropped: they kept making new calls and requests",
 			"functions", n)
 	}
 	return true
@@ -250,7 +249,7 @@ func (r *run) wait(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the driver's signal or for a timer. It returns true if the signal ended the wait.
+// sleep waits for the driver's signal or for a timer, and reports whether it was the signal.
 func (r *run) sleep() (woken bool) {
 	wake := r.world.drive.Wake()
 	if r.tick == nil && r.settled == nil {
@@ -287,9 +286,9 @@ const settleTime = time.Second / 30
 // set fewConns.
 var fewConns = 16
 
-// unsettled reports whether the world needs another tick even if nothing happens. It does if states
-// are in flight, if actors and views may move, or if something is waiting for a later Flush or for
-// a point in time.
+// unsettled reports whether the world needs another tick even if nothing happens: because states
+// are in flight, because actors and views may move, or because something is waiting for a later
+// Flush or for a deadline.
 func (w *World) unsettled() bool {
 	mayMove := w.relevance.members > 0 && len(w.announced) > 0
 	if mayMove || len(w.toClose) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
@@ -298,8 +297,8 @@ func (w *World) unsettled() bool {
 	return slices.ContainsFunc(w.announced, (*Conn).needsTick)
 }
 
-// A frame is one step of the game: Dispatch, then the game's own tick, then Flush. The world
-// has a single one, which it uses over and over, and only on its goroutine.
+// A frame is one step of the game: Dispatch, then the game's own tick, then Flush. The world reuses
+// a single frame, and only on its goroutine.
 type frame struct {
 	now     time.Time  // as passed to the latest Dispatch or Flush
 	beat    clock.Beat // the game's time and the real time of the latest Dispatch
@@ -334,8 +333,8 @@ func (f *frame) begin(now clock.Beat) {
 	f.game.Tick(now)
 }
 
-// activate makes the current step, or between two steps the next one, look at a connection. It does
-// nothing until the connection has been admitted.
+// activate includes a connection in the current step or, between two steps, in the next one. It
+// does nothing until the connection has been admitted.
 func (f *frame) activate(c *Conn) {
 	if c.life.admitted && !c.inFrame.active {
 		c.inFrame.active = true
@@ -382,9 +381,9 @@ func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
 	f.nextHook = 0
 }
 
-// maxDirect is the maximum number of connections that a Flush serves on the world's goroutine, if
-// their carrier can't block. Each takes about 5 µs. If there are more connections, other goroutines
-// send the packets, so that the tick doesn't spend its time in system calls.
+// maxDirect is the maximum number of connections for which a Flush sends packets on the world's
+// goroutine, provided that their carriers can't block. Each takes about 5 µs. If there are more
+// connections, other goroutines send the packets, so that system calls don't prolong the tick.
 const maxDirect = 16
 
 // end is called at the end of a Flush. It sends everything that was held back.
@@ -415,16 +414,16 @@ func (f *frame) end() {
 	f.open = false
 }
 
-// A sendOrder decides which connection gets to send first in a Flush, so that they take turns.
+// A sendOrder decides which connection sends first in a Flush, so that they take turns.
 //
-// The last connections to send are at a disadvantage: when the packets of a tick overflow a queue
-// that the connections share, it's the last packets that are lost. If this happened to the same
+// The last connections to send are at a disadvantage, because when the packets of a tick overflow a
+// queue that the connections share, the last packets are lost. If this happened to the same
 // connections many ticks in a row, their states would be seconds old.
 //
 // It keeps separate counts of the Flushes in which 1 connection sent, 2 to 3 connections sent, 4 to
-// 7, and so on. The reason is that Run also flushes when a client's message arrives. With a single
-// counter, a client's messages could control how far the counter moves between two ticks, and make
-// other clients send last for a hundred ticks in a row.
+// 7, and so on, because Run also flushes when a client's message arrives. With a single counter, a
+// client could control by its messages how far the counter moves between two ticks, and make other
+// clients send last for a hundred ticks in a row.
 type sendOrder [bits.UintSize + 1]uint64
 
 // next returns which of n connections sends first in this Flush, as an index. It advances by n

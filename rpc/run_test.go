@@ -92,7 +92,7 @@ func TestDoFromTheTickLoopIsAnError(t *testing.T) {
 
 func TestOverlappingDrivesPanic(t *testing.T) {
 	w := newTestWorld(t, Config{})
-	const want = "rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it"
+	const want = "rpc: the world is already being driven, by another goroutine or by the caller of this handler"
 	for _, drive := range []func(){
 		func() { w.Dispatch(time.Now()) }, func() { w.Flush(time.Now()) }, func() { w.Tick(time.Now()) }, func() { _ = w.Run(t.Context()) },
 	} {

@@ -18,12 +18,11 @@ import (
 )
 
 const (
-	// beginDelay is how long the first carrier holds back its train, the burst of packets
-	// that measures the path's rate (see package sealed). This gives QUIC time to send
-	// Welcome and Join, which would otherwise be stuck behind the train, for 170 ms at 1
-	// Mbit/s.
+	// beginDelay is how long the first carrier waits before it sends its train, the burst of
+	// packets that measures the path's rate (see package sealed). This gives QUIC time to send
+	// Welcome and Join. Behind the train, they would take another 170 ms at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs is how many spare ids we send to a peer that asks for some.
+	// moreIDs is the number of spare ids that we send to a peer that asks for some.
 	moreIDs = 2
 )
 
@@ -39,8 +38,8 @@ type SealedStats struct {
 	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
 
-	// Carries is whether everything we send goes through the sealed carrier, and not over
-	// QUIC. See [Conn.Sealed].
+	// Carries reports whether everything that we send goes through the sealed carrier rather
+	// than over QUIC. See [Conn.Sealed].
 	Carries bool
 
 	// Err is why the newest carrier closed, or nil if it's not closed.
@@ -54,15 +53,15 @@ type SealedStats struct {
 	SpuriousLosses        uint64 // packets in PacketsLost that turned out to have arrived
 	Discarded             uint64 // packets dropped on arrival, for whatever reason
 
-	// Rate is how many bytes per second we may send, as measured on the path. Until there is
-	// a measurement, it's a guess.
+	// Rate is the number of bytes per second that we may send, as measured on the path. Until
+	// there is a measurement, it's a guess.
 	Rate int
 
-	// Window is how many bytes may be in flight: what the path itself holds, as measured,
-	// plus some of its queue.
+	// Window is the number of bytes that may be in flight: the measured capacity of the path,
+	// plus a part of its queue.
 	Window int
 
-	// MaxPacket is how large a packet may be, in bytes, right now. It's 8,952 while bulk uses
+	// MaxPacket is the current maximum size of a packet in bytes. It's 8,952 while bulk uses
 	// packets of that size. See [Config].NoJumbo.
 	MaxPacket int
 }
@@ -91,7 +90,7 @@ func (s *SealedStats) cells() []string {
 			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost",
 		}
 	case s.State == "off":
-		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the carrier is not QUIC"}
 	case s.Err != nil:
 		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
 	}
@@ -101,10 +100,10 @@ func (s *SealedStats) cells() []string {
 // A sealedCarrier sends what a connection's machines produce in sealed packets, which share
 // QUIC's socket.
 //
-// It goes through a sequence of carriers, called instances in messages to the peer. The first
-// begins at the end of the handshake, and whenever one closes, the client opens the next. An
-// instance carries everything as long as it is open and isn't silent, and otherwise QUIC
-// does. While there is nothing to send, it has no goroutine.
+// It uses a sequence of carriers, which the protocol calls instances. The first begins at the end
+// of the handshake, and whenever one closes, the client opens the next. While an instance is open
+// and isn't silent, it carries everything, and otherwise QUIC does. While there is nothing to
+// send, it has no goroutine.
 //
 // Unless noted otherwise, the methods must be called on the world's goroutine or, before
 // Join, on the handshake's.
@@ -112,20 +111,20 @@ type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
 	attention atomic.Bool // set by wake; the next Dispatch must call maintain
-	pinging   atomic.Bool // a goroutine of ping's may be blocked in QUIC
+	pinging   atomic.Bool // the goroutine that ping has started is still running
 
 	carriers  carriers
 	instances control.Instances // which instances have begun and ended, as agreed with the peer
 
 	// Server only: the instance that the client wants to open, but which has to wait until
 	// the previous one has ended. 0 if none is waiting.
-	pending uint32
-	owesIDs bool // the client has already asked for spare ids of that instance
+	pending      uint32
+	idsRequested bool // the client has asked for spare ids of that instance
 
 	state sealed.State // of the newest carrier, as last logged
 
-	// What we know about the path passes from one instance to the next with the controller.
-	// While there is a carrier, it's guarded by the link's lock.
+	// Controls congestion. Each instance passes what it has learned about the path to the next one
+	// this way. While there is a carrier, the controller is guarded by the link's lock.
 	controller *pace.Controller
 }
 
@@ -207,9 +206,9 @@ func (s *sealedCarrier) closeOnViolation(err error) {
 	}
 }
 
-// ping makes QUIC send a packet that the peer has to acknowledge. It is called on the
-// carrier's goroutine, but pings on one of its own, since QUIC may block for as long as the
-// path is dark. Until that ping is out, further calls don't add another.
+// ping makes QUIC send a packet that the peer has to acknowledge. The carrier's goroutine calls
+// ping, which starts another goroutine, because QUIC may block for as long as the path delivers
+// nothing. Until that ping has been sent, further calls don't add another.
 func (s *sealedCarrier) ping() {
 	// This happens often enough for maintain to check whether we need more spare ids.
 	s.wake()
@@ -227,9 +226,8 @@ func (s *sealedCarrier) ping() {
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
-		// We have no carrier, but pretend that instance 1 began and ended right away. The
-		// peer may well have begun its own, and we mustn't close the connection for a message
-		// about it. Besides, a client may then open instance 2.
+		// We have no carrier, but pretend that instance 1 began and ended right away. If the
+		// peer has one, we then accept its messages about it, and a client may open instance 2.
 		s.instances.Renew(1)
 		s.instances.End(time.Now())
 		return
@@ -250,7 +248,7 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	}
 	carrier, err := s.carriers.add(s.quic.Socket(), s.config(instance))
 	if err != nil {
-		s.conn.world.log.Error("no sealed carrier", "conn", s.conn, "instance", instance, "error", err)
+		s.conn.world.log.Error("sealed carrier not started", "conn", s.conn, "instance", instance, "error", err)
 	}
 	if carrier == nil {
 		return false
@@ -263,8 +261,8 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 // These constants limit the number of sealed carriers, opened by clients, that are started in one
 // Dispatch. The remaining carriers wait for the next Dispatch.
 //
-// Starting a carrier takes 40 µs. On a busy machine, it takes as long as the world's goroutine has
-// to wait for a processor. Very many clients may open carriers at the same time.
+// Many clients may open carriers at the same time, for instance after an outage. Starting a carrier
+// takes 40 µs, and on a busy machine as long as the world's goroutine has to wait for a processor.
 const (
 	maxSealedStarts = 64
 	sealedStartTime = 2 * time.Millisecond // no more after this, but at least one
@@ -359,12 +357,11 @@ func (s *sealedCarrier) openNext() {
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	current, ok := s.checkInstance(m)
 	if !ok {
-		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d",
+		return violationf(ControlChannelMessageFail, "%s names carrier %d; the newest is %d",
 			control.Name(m.Kind), m.Instance, s.instances.Newest())
 	}
-	// This instance has ended here. The peer didn't know when it sent the message, so ignore
-	// it.
 	if !current {
+		// The instance has ended here, which the peer didn't know when it sent the message.
 		return nil
 	}
 	switch m.Kind {
@@ -398,15 +395,15 @@ func (s *sealedCarrier) checkInstance(m control.Sealed) (current, ok bool) {
 func (s *sealedCarrier) onOpen(instance uint32) {
 	s.instances.Renew(instance)
 	s.pending = instance
-	s.owesIDs = false
+	s.idsRequested = false
 	s.attention.Store(true)
 }
 
 // onAsk sends the peer the spare ids it asked for. If the instance is still waiting for its
 // predecessor to end, beginOpened sends them later.
 func (s *sealedCarrier) onAsk() {
-	s.owesIDs = s.pending > 0
-	if !s.owesIDs {
+	s.idsRequested = s.pending > 0
+	if !s.idsRequested {
 		s.sendIDs()
 	}
 }
@@ -417,8 +414,8 @@ func (s *sealedCarrier) onIDs(ids []sealed.ID) {
 	s.wake()
 }
 
-// beginOpened starts the carrier that the client asked for, or answers SealedShut if we can't
-// have one.
+// beginOpened starts the carrier that the client has asked for. If that fails, it answers
+// SealedShut.
 func (s *sealedCarrier) beginOpened() {
 	// When the previous carrier ends, it wakes maintain, which brings us back here.
 	if !s.carriers.ended() {
@@ -432,7 +429,7 @@ func (s *sealedCarrier) beginOpened() {
 		return
 	}
 	s.carriers.current().Start()
-	if s.owesIDs {
+	if s.idsRequested {
 		s.sendIDs()
 	}
 }
@@ -441,7 +438,7 @@ func (s *sealedCarrier) beginOpened() {
 func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
 	if s.pending > 0 {
-		// The newest hasn't even begun, and the one before, if any, is ending already.
+		// The newest carrier hasn't been created yet, and the previous one, if any, is ending.
 		s.pending = 0
 		return
 	}
@@ -476,12 +473,12 @@ func logSealedMismatch(c *Conn) {
 	}
 	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(),
 		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+
-			" but not on the "+unset+"; set it on both",
+			" but not on the "+unset+": set it on both",
 		"conn", c)
 }
 
-// carriers holds the newest sealed carrier of a connection, and what's left of the ones
-// before it. All of its methods are safe for concurrent use.
+// carriers holds the newest sealed carrier of a connection, and the counters of earlier ones. Its
+// methods are safe for concurrent use.
 type carriers struct {
 	mu         sync.Mutex      // taken before the link's lock
 	newest     *sealed.Carrier // nil before the first
@@ -532,16 +529,15 @@ func (s *carriers) close() {
 	}
 }
 
-// ended reports whether the newest carrier is done with the socket. It's also true before the
-// first.
+// ended reports whether the newest carrier has stopped using the socket. Before the first carrier,
+// it returns true.
 func (s *carriers) ended() bool {
 	carrier := s.current()
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait blocks until the newest carrier, which must have been closed, is done with the socket.
-// It mustn't be called from a tick, because the carrier may still have a turn to finish, and
-// that can block on the socket.
+// wait blocks until the newest carrier, which must have been closed, stops using the socket. It
+// mustn't be called from a tick, because the carrier may be blocked on the socket until then.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()
@@ -552,11 +548,12 @@ func (s *carriers) wait() {
 func (s *carriers) retryAfter(wait time.Duration, retry func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-	case s.retryTimer == nil:
+	if s.closed {
+		return
+	}
+	if s.retryTimer == nil {
 		s.retryTimer = time.AfterFunc(wait, retry)
-	default:
+	} else {
 		s.retryTimer.Reset(wait)
 	}
 }

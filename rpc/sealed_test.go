@@ -270,8 +270,8 @@ func TestSealedAtOneEnd(t *testing.T) {
 		server, client bool
 		says           string
 	}{
-		{true, false, "QUIC carries everything: rpc.Config.Sealed is set on the server but not on the client; set it on both"},
-		{false, true, "QUIC carries everything: rpc.Config.Sealed is set on the client but not on the server; set it on both"},
+		{true, false, "QUIC carries everything: rpc.Config.Sealed is set on the server but not on the client: set it on both"},
+		{false, true, "QUIC carries everything: rpc.Config.Sealed is set on the client but not on the server: set it on both"},
 		{false, false, ""},
 		{true, true, ""},
 	} {

@@ -131,7 +131,7 @@ func TestCarriersThatWaitForAnotherAreOne(t *testing.T) {
 		require.Zero(t, r.longestTick(200))
 		require.EqualValues(t, 2, r.far.carriers.stats().Carriers)
 		r.tick(10)
-		require.ErrorContains(t, r.near.Err(), "SealedIDs of carrier 4 arrived at carrier 1")
+		require.ErrorContains(t, r.near.Err(), "SealedIDs names carrier 4; the newest is 1")
 	})
 }
 
@@ -203,7 +203,7 @@ func TestServerThatCanMakeNoCarrier(t *testing.T) {
 		require.EqualValues(t, 3, r.far.instances.Newest())
 		require.False(t, r.far.instances.Live())
 		r.tick(3)
-		require.ErrorContains(t, r.near.Err(), "SealedShut of carrier 3 arrived at carrier 1", "the real client has opened none of these")
+		require.ErrorContains(t, r.near.Err(), "SealedShut names carrier 3; the newest is 1", "the real client has opened none of these")
 		r.end(listener, a, b)
 	})
 }

@@ -34,7 +34,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 		Drops: Drops{Late: 3, Duplicate: 1234},
 	}
 	require.Equal(t, `
-Ping              52.1 ms, 51.8 ms smoothed, 50.0 ms least, 1.2 ms jitter
+Ping              52.1 ms, 51.8 ms smoothed, 50.0 ms minimum, 1.2 ms jitter
 Carrier           sealed, 1.3 MB/s, packets of up to 8,952 B, 38 of 3,500 lost
                            in          out
 Rate                12.3 kB/s    45.7 kB/s
@@ -44,7 +44,7 @@ Slices               1.2 kB/s     2.5 MB/s
 Loss                    0.2 %        1.2 %
 Saturation                          10.0 %
 Overhead                            10.0 %
-In all                 1.2 MB       9.9 MB
+Total                  1.2 MB       9.9 MB
   packets               3,000        3,150
   bunches               4,000        9,025
   slices              40.0 kB       8.0 MB
@@ -57,7 +57,7 @@ In all                 1.2 MB       9.9 MB
   acks alone                           345
 Path              4.3 kB in flight of a window of 45.0 kB, 999 B queued, 1.2 MB/s delivered,
                   datagrams of 1372 B
-Channels          14 open, 11 of actors, 3 with something reliable in flight
+Channels          14 open, 11 of actors, 3 with reliable data in flight
                   4 Fighter: 12 of 256 entries, 3.0 ms queued, held by window
                   6 Match: 2 of 256 entries, 0.0 ms queued
                   0 control: 1 of 256 entries, 0.0 ms queued
@@ -74,7 +74,7 @@ func TestDropsRead(t *testing.T) {
 func TestStatNetSaysWhyQUICCarries(t *testing.T) {
 	carrier := func(s SealedStats) string { return strings.Join(s.cells(), ", ") }
 	require.Contains(t, carrier(SealedStats{State: "off"}), "Config.Sealed")
-	require.Contains(t, Stats{Sealed: SealedStats{State: "off"}}.String(), " as in rpctest\n", "no part of the reason is cut")
+	require.Contains(t, Stats{Sealed: SealedStats{State: "off"}}.String(), " or the carrier is not QUIC\n", "no part of the reason is cut")
 	require.Equal(t, "QUIC, sealed is opening", carrier(SealedStats{State: "opening"}))
 	require.Equal(t, "QUIC, sealed is closed, rpc: closed", carrier(SealedStats{State: "closed", Err: ErrClosed}))
 }
@@ -103,7 +103,7 @@ func TestStatNetOfAWorld(t *testing.T) {
 		digits := regexp.MustCompile(`\d`)
 		assert.Equal(t, digits.ReplaceAllString(statNetOfAWorld, "0"), "\n"+digits.ReplaceAllString(text, "0"), "%s", text)
 		assert.Contains(t, text, "2 connected, 0 saturated")
-		assert.Contains(t, text, "2 here, 1 considered at each Flush, 1 relevant to somebody, 0 dormant")
+		assert.Contains(t, text, "2 here, 1 considered at each Flush, 1 relevant to a client, 0 dormant")
 		for _, line := range strings.Split(text, "\n") {
 			require.LessOrEqual(t, utf8.RuneCountInString(line), 100)
 		}
@@ -114,7 +114,7 @@ func TestStatNetOfAWorld(t *testing.T) {
 
 const statNetOfAWorld = `
 World             server, 2 connected, 0 saturated, 0 closed by a full reliable buffer
-Actors            2 here, 1 considered at each Flush, 1 relevant to somebody, 0 dormant
+Actors            2 here, 1 considered at each Flush, 1 relevant to a client, 0 dormant
 Per connection            min          avg          max
   In rate               0 B/s      102 B/s      203 B/s
   Out rate              0 B/s    15.2 kB/s    30.5 kB/s

@@ -39,23 +39,23 @@ type Stats struct {
 	// of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
 
-	// Rates per second, measured over the last second, or since the last Flush or call of
-	// Stats if that is longer ago. During a connection's first second they're measured since
-	// its start. UE: In and Out Rate, Packets and Bunches.
+	// Rates per second, measured over the last second or since the last Flush or call of Stats,
+	// whichever is longer. During a connection's first second they're measured since its start.
+	// UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
 
-	// OutSaturation is the share of ticks in that time, from 0 to 1, which began while calls
-	// or states from an earlier tick were still waiting for the path or for Config.Rate. Bulk
-	// doesn't count, since it only ever gets what the others leave. UE: Out Saturation.
+	// OutSaturation is the share of ticks in that time, from 0 to 1, that began while calls or
+	// states from an earlier tick were still waiting for the path or for Config.Rate. Bulk (see
+	// Config.Rate) doesn't count, since it only gets what the others leave. UE: Out Saturation.
 	OutSaturation float64
 
 	// Totals since the connection began.
 	PacketsIn, PacketsOut uint64
 	PacketsLost           uint64 // packets that we sent and that were lost
-	PacketsMissing        uint64 // packets that we didn't get although later ones arrived
+	PacketsMissing        uint64 // packets that haven't arrived although later ones have
 	PacketsOutOfOrder     uint64 // packets that arrived after a later one
 	BytesIn, BytesOut     uint64
 	PayloadOut            uint64 // BytesOut without headers, acks or repairs, but with resends
@@ -66,32 +66,33 @@ type Stats struct {
 	RepairsOut            uint64 // repair bunches (parity of a transfer by Window) sent
 	EntriesRestored       uint64 // entries recovered from the peer's repair bunches
 	SpuriousLosses        uint64 // packets in PacketsLost and LossOut that did arrive
-	Probes, AcksAlone     uint64
+	Probes                uint64 // packets sent because acks failed to come
+	AcksAlone             uint64 // packets sent with nothing but acks
 
-	// The path and what waits for it now.
+	// The path, and the data in flight or waiting for it.
 	InFlight     int // bytes sent but not yet acknowledged
 	Window       int // limit on the bytes that bulk may have in flight
 	Queued       int // bytes waiting to be sent
 	Unacked      int // memory of reliable messages not yet acknowledged: see Config.SendLimit
-	DeliveryRate int // bytes per second that the path can deliver, not just RateOut
-	MaxDatagram  int // largest datagram that QUIC sends now; see Sealed for sealed packets
-	ReceiveLimit int // limit on the bytes of received reliable messages that may wait here
+	DeliveryRate int // bytes per second that the path can deliver; may be more than RateOut
+	MaxDatagram  int // current size limit of QUIC's datagrams; see Sealed for sealed packets
+	ReceiveLimit int // limit on the bytes of received reliable messages that may be waiting
 
 	// Deferred counts the Dispatches that ran out of time for this connection and left some
 	// of its messages for the next one. See Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime is about [Conn.ServerTime] on a client. Steps counts how often it jumped
-	// because the server's clock was set or our own stood still. Refused counts answers from
-	// the server that couldn't be true.
+	// ServerTime describes [Conn.ServerTime] on a client. Steps counts how often it jumped
+	// because the server's clock was set or our own stood still. Refused counts impossible
+	// answers from the server.
 	ServerTime struct{ Steps, Refused uint64 }
 
 	// Sealed describes the sealed carrier. See [Config].Sealed.
 	Sealed SealedStats
 
-	// Severity and Methods are only set on a server with Config.DoS. Severity is the state
-	// that the peer's identity is in, and Methods lists which methods the peer has called, by
-	// name. For the sums over all clients, see [World.MethodStats].
+	// Severity and Methods are only set on a server with Config.DoS. Severity is the name of
+	// the profile's state that the peer's identity is in, and Methods lists the methods that the
+	// peer has called, by name. For the sums over all clients, see [World.MethodStats].
 	//
 	// Messages that aren't calls are never blocked, and are listed under a name in
 	// parentheses:
@@ -112,8 +113,7 @@ type Stats struct {
 	Drops        Drops
 }
 
-// ChannelStats describes a channel with reliable entries that the peer has yet to
-// acknowledge.
+// ChannelStats describes a channel with reliable entries that the peer hasn't acknowledged.
 type ChannelStats struct {
 	Channel    uint64
 	Class      string // "" for the control channel
@@ -124,27 +124,26 @@ type ChannelStats struct {
 
 // Drops counts the messages, to and from the peer, that were dropped, by reason.
 //
-// Even a reliable call that was made without an error may never run, although its connection
-// lives on. The end that should have run it then counts it in NotOwner, RateLimited, Unbound,
-// ActorClosed, Invalid or Blocked. If the connection ends instead, Ended counts the messages
-// that had already arrived, and Gone those that the server sent too late. All other counters
-// are about unreliable messages, updates, requests and duplicates.
+// A reliable call may be dropped even though Call returned no error and the connection stays
+// open. The end that should have run it then counts it in NotOwner, RateLimited, Unbound,
+// ActorClosed, Invalid or Blocked. If the connection ends, Ended counts the messages that had
+// already arrived, and Gone those that the server sent too late. All other counters are about
+// unreliable messages, updates, requests and duplicates.
 type Drops struct {
-	// These are calls from the peer. On a server, NotOwner, ActorClosed and UnknownRefs don't
-	// mean that the peer is cheating, because a client may well call an actor before it
-	// learns that the actor has ended or has a new owner.
+	// These count calls from the peer. On a server, NotOwner, ActorClosed and UnknownRefs don't
+	// mean that the peer is cheating, because a client may call an actor before it learns that
+	// the actor has ended or has a new owner.
 	//
-	// ActorClosed also includes calls made here: those of [ForceQueue] methods that were still
-	// queued when their actor closed, and reliable Multicasts that a previous owner missed whose
-	// copy was about to close and then stayed. See [World.SetOwner].
+	// ActorClosed also includes calls made here: calls of [ForceQueue] methods that were still
+	// queued when their actor closed, and reliable Multicasts that a previous owner missed because
+	// its copy was about to close, although it then stayed open. See [World.SetOwner].
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 
 	// Blocked counts calls from the peer that were blocked by Config.DoS.
 	Blocked uint64
 
-	// Ended counts messages that were dropped because their connection ended. That happens at
-	// once if this end closed the connection. Otherwise, messages have another second in
-	// which to run.
+	// Ended counts messages that were dropped because their connection ended. If this end closed
+	// the connection, they are dropped at once. Otherwise, they have another second to run.
 	Ended uint64
 
 	// Saturated counts unreliable calls made here that weren't sent because the connection
@@ -164,8 +163,8 @@ type Drops struct {
 
 	// Requests counts requests from the peer beyond Config.MaxRequests.
 	//
-	// Answers counts answers that nobody was waiting for. Those from the peer were late, sent
-	// twice, or never requested. Those of this end were for a request that had already been
+	// Answers counts answers that nobody was waiting for. Answers from the peer were late, sent
+	// twice, or never requested. Answers of this end were for a request that had already been
 	// answered or canceled.
 	Requests, Answers uint64
 
@@ -178,19 +177,19 @@ type Drops struct {
 	// many are waiting, if an outage made it stale, or if its channel has closed.
 	State uint64
 
-	// Duplicate counts packets and bunches that arrived twice. Nothing is lost by that: on a
-	// lossy path we send small reliable calls, opens, closes and the end of a transfer twice
-	// to begin with. ClosedChannel counts unreliable calls and states for an actor that is
+	// Duplicate counts packets and bunches that arrived twice. That is harmless, and expected on
+	// a lossy path, where we send small reliable calls, opens, closes and the end of a transfer
+	// twice from the start. ClosedChannel counts unreliable calls and states for an actor that is
 	// closed.
 	//
 	// Unreliable counts unreliable messages, to or from the peer, that waited too long or
-	// were too many. Late counts UnreliableSequenced messages that were overtaken by a newer
-	// one. BeforeOpen counts unreliable messages that overtook the open of their actor.
-	// Assembly counts unreliable messages that are incomplete because a part was lost.
-	// Repairs counts repair bunches that weren't needed.
+	// exceeded the queue's limit. Late counts UnreliableSequenced messages that were overtaken by
+	// a newer one. BeforeOpen counts unreliable messages that overtook the open of their actor.
+	// Assembly counts unreliable messages of which a part was lost. Repairs counts repair bunches
+	// that weren't needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
 
-	// RingFull counts datagrams that were dropped because this process fell behind.
+	// RingFull counts datagrams that arrived faster than this process handled them.
 	// UnknownMachine counts datagrams that were empty or of an unknown kind. BeforeJoin
 	// counts datagrams of package stream that arrived before the connection had joined.
 	RingFull, UnknownMachine, BeforeJoin uint64
@@ -271,7 +270,7 @@ func statsOf(m *bunch.Stats, l *link.Stats) Stats {
 // gate is Channel.Gate for a caller that holds the link's lock.
 func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
-// addCounts fills in the rest, which is counted all over this package.
+// addCounts fills in the counters that other parts of this package keep.
 func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
@@ -290,8 +289,8 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.Drops.count(&c.drops)
 }
 
-// count fills in the counters of calls and messages that package rpc itself drops. The
-// machine and the link count the others.
+// count fills in the counters of calls and messages that package rpc itself drops, as opposed
+// to the machine and the link.
 func (d *Drops) count(c *drops.Counters) {
 	d.NotOwner = c.Of(drops.NotOwner)
 	d.RateLimited = c.Of(drops.RateLimited)
@@ -317,7 +316,7 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// counters picks the counters that we have rates for.
+// counters returns the counters from which rates are computed.
 func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	return statnet.Sample[uint64]{
 		BytesIn:    m.BytesReceived,
@@ -344,9 +343,10 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates is called by Flush and samples every connection once a second. Otherwise a game
-// that seldom calls Stats would get rates averaged over all the time between its calls. It
-// also takes the samples for the trace, which has an interval of its own.
+// sampleRates is called by Flush and samples every connection once a second. Without it, a game
+// that seldom calls Stats would get rates averaged over the whole time between its calls. It
+// also takes the samples for the trace, which has an interval of its own, and enforces
+// Config.SendBudget.
 func (w *World) sampleRates() {
 	now := w.frame.beat.Real // the game's clock may stand still or jump
 	for _, c := range w.announced {
@@ -370,8 +370,8 @@ func (w *World) sampleRates() {
 	w.keepSendBudget(unacked, now)
 }
 
-// shownChannels is how many channels a table lists. We pick those whose reliable buffers are
-// fullest, because they are the ones in trouble.
+// shownChannels is the number of channels that a table lists. They are the ones whose reliable
+// buffers are fullest, because a full buffer closes the connection.
 const shownChannels = 5
 
 // String formats the counters as a table at most 100 columns wide. A carrier other than QUIC,
@@ -379,7 +379,7 @@ const shownChannels = 5
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed",
-		statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
+		statnet.Ms(s.MinRTT)+" minimum", statnet.Ms(s.Jitter)+" jitter")
 	t.List("Carrier", s.Sealed.cells()...)
 	t.Row("", "in", "out")
 	t.Row("Rate", statnet.Rate(s.RateIn), statnet.Rate(s.RateOut))
@@ -389,7 +389,7 @@ func (s Stats) String() string {
 	t.Row("Loss", statnet.Percent(s.LossIn), statnet.Percent(s.LossOut))
 	t.Row("Saturation", "", statnet.Percent(s.OutSaturation))
 	t.Row("Overhead", "", statnet.Percent(1-share(s.PayloadOut, max(1, s.BytesOut))))
-	t.Row("In all", statnet.Bytes(float64(s.BytesIn)), statnet.Bytes(float64(s.BytesOut)))
+	t.Row("Total", statnet.Bytes(float64(s.BytesIn)), statnet.Bytes(float64(s.BytesOut)))
 	t.Row("  packets", statnet.Count(s.PacketsIn), statnet.Count(s.PacketsOut))
 	t.Row("  bunches", statnet.Count(s.BunchesIn), statnet.Count(s.BunchesOut))
 	t.Row("  slices", statnet.Bytes(float64(s.SliceBytesIn)), statnet.Bytes(float64(s.SliceBytesOut)))
@@ -404,7 +404,7 @@ func (s Stats) String() string {
 		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered",
 		fmt.Sprintf("datagrams of %d B", s.MaxDatagram))
 	t.List("Channels", fmt.Sprintf("%d open", s.ChannelsOpen), fmt.Sprintf("%d of actors", s.ActorsOpen),
-		fmt.Sprintf("%d with something reliable in flight", len(s.Channels)))
+		fmt.Sprintf("%d with reliable data in flight", len(s.Channels)))
 	s.addChannels(&t)
 	t.List("Drops", s.Drops.reasons()...)
 	return t.String()
@@ -432,11 +432,11 @@ func (ch ChannelStats) String() string {
 	return text
 }
 
-// String lists the counters that aren't zero, as in "NotOwner 2, Late 17". It returns "none"
-// if all are.
+// String lists the nonzero counters, as in "NotOwner 2, Late 17". If there are none, it returns
+// "none".
 func (d Drops) String() string { return strings.Join(d.reasons(), ", ") }
 
-// reasons lists the counters that aren't zero, each with its name, or "none" if all are.
+// reasons lists the nonzero counters by name. If there are none, it returns "none".
 func (d Drops) reasons() (reasons []string) {
 	v := reflect.ValueOf(d)
 	for i := range v.NumField() {
@@ -451,7 +451,7 @@ func (d Drops) reasons() (reasons []string) {
 }
 
 // saturatedShare is the OutSaturation from which StatNet calls a connection saturated. It's
-// high because a tick or two in a row are saturated whenever many actors open at once.
+// high because a few ticks are saturated whenever many actors open at once, which is harmless.
 const saturatedShare = 0.5
 
 // StatNet describes the world, with a line for each connection that has joined, in a table at
@@ -483,9 +483,8 @@ func (w *World) StatNet() string {
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.actors.all.all {
-		// package stream's, for instance
 		if a.class.ofExtension() {
-			continue
+			continue // such as the actors of package stream
 		}
 		here++
 		if len(a.openings) > 0 {
@@ -495,7 +494,7 @@ func (w *World) addActors(t *statnet.Table) {
 			dormant++
 		}
 	}
-	// An actor's states follow one another in this list, so we count where the actor changes.
+	// An actor's states are adjacent in this list, so count where the actor changes.
 	considered := 0
 	for i, c := range w.replicator.states {
 		if i == 0 || c.actor != w.replicator.states[i-1].actor {
@@ -503,7 +502,7 @@ func (w *World) addActors(t *statnet.Table) {
 		}
 	}
 	t.List("Actors", fmt.Sprintf("%d here", here), fmt.Sprintf("%d considered at each Flush", considered),
-		fmt.Sprintf("%d relevant to somebody", relevant), fmt.Sprintf("%d dormant", dormant))
+		fmt.Sprintf("%d relevant to a client", relevant), fmt.Sprintf("%d dormant", dormant))
 }
 
 // spans are the rows of StatNet's table that summarize a value over all connections.

@@ -43,8 +43,8 @@ func TestViolationsCloseTheClient(t *testing.T) {
 	}{
 		{"Validate", func(t *testing.T) []byte { return encoded(t, fire.m, shot{-1}) }, ValidationFailed, "Hero.Fire refused: ammo is negative"},
 		{"Check", func(t *testing.T) []byte { return encoded(t, fire.m, shot{99}) }, ValidationFailed, "Hero.Fire refused: too much"},
-		{"unknown method", func(*testing.T) []byte { return binary.AppendUvarint(nil, 77) }, UnknownMethod, `class "Hero" has no method 77`},
-		{"owner message", func(*testing.T) []byte { return append(binary.AppendUvarint(nil, ownerMethod), 1) }, UnknownMethod, `class "Hero" has no method`},
+		{"unknown method", func(*testing.T) []byte { return binary.AppendUvarint(nil, 77) }, UnknownMethod, `method 77 of class "Hero"`},
+		{"owner message", func(*testing.T) []byte { return append(binary.AppendUvarint(nil, ownerMethod), 1) }, UnknownMethod, `of class "Hero", which has`},
 		{"wrong direction", func(t *testing.T) []byte { return encoded(t, hit.m, 1) }, WrongDirection, "Hero.Hit is a Client RPC"},
 		{"left over", func(t *testing.T) []byte { return append(encoded(t, fire.m, shot{1}), 0) }, PayloadFail, "Hero.Fire"},
 		{"undecodable", func(*testing.T) []byte { return append(binary.AppendUvarint(nil, 0), 0xc1) }, PayloadFail, "Hero.Fire"},

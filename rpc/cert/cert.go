@@ -89,7 +89,7 @@ func Load(dir string, hosts ...string) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	if err := writeCertificate(path, fresh); err != nil {
-		return tls.Certificate{}, fmt.Errorf("cert: keeping the certificate in %s: %w", dir, err)
+		return tls.Certificate{}, fmt.Errorf("cert: saving the certificate in %s: %w", dir, err)
 	}
 	// Read the file back. If another process was faster, it holds the other process's
 	// certificate.
@@ -104,7 +104,7 @@ func readCertificate(path string) (tls.Certificate, error) {
 	}
 	cert, err := tls.X509KeyPair(data, data)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("cert: %s holds no certificate with its key (move it away to make a new one): %w",
+		return tls.Certificate{}, fmt.Errorf("cert: %s does not contain a certificate and its key (move it aside to make a new one): %w",
 			path, err)
 	}
 	return cert, nil
@@ -172,7 +172,7 @@ var ErrPinned = errors.New("cert: the server's certificate is not the pinned one
 func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
-		return nil, fmt.Errorf("cert: the fingerprint %q is not the %d hex digits of a SHA-256", fingerprint, 2*sha256.Size)
+		return nil, fmt.Errorf("cert: fingerprint %q must be the %d hex digits of a SHA-256 hash", fingerprint, 2*sha256.Size)
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -193,7 +193,7 @@ func verifyPin(want string, certs []*x509.Certificate) error {
 	}
 	got := fingerprintOf(certs[0].Raw)
 	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
-		return fmt.Errorf("%w: the server's has fingerprint %s, pinned is %s", ErrPinned, got, want)
+		return fmt.Errorf("%w: the server's certificate has fingerprint %s; the pinned fingerprint is %s", ErrPinned, got, want)
 	}
 	return nil
 }

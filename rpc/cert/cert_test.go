@@ -80,11 +80,11 @@ func TestPinned(t *testing.T) {
 	require.NoError(t, shake(t, cert, pinned(t, pin)))
 	require.NoError(t, shake(t, cert, pinned(t, strings.ToUpper(pin[:2])+":"+pin[2:])))
 	require.ErrorContains(t, shake(t, other, pinned(t, pin)),
-		"the server's has fingerprint "+Fingerprint(other)+", pinned is "+pin)
+		"the server's certificate has fingerprint "+Fingerprint(other)+"; the pinned fingerprint is "+pin)
 	require.ErrorIs(t, shake(t, other, pinned(t, pin)), ErrPinned)
 	for _, bad := range []string{"", "abc", pin[:62], pin + "00", strings.Repeat("x", 64)} {
 		_, err := Pinned(bad)
-		require.EqualError(t, err, fmt.Sprintf("cert: the fingerprint %q is not the 64 hex digits of a SHA-256", bad))
+		require.EqualError(t, err, fmt.Sprintf("cert: fingerprint %q must be the 64 hex digits of a SHA-256 hash", bad))
 	}
 	require.ErrorContains(t, verifyPin(pin, nil), "no certificate")
 
@@ -115,7 +115,7 @@ func TestLoadCertificate(t *testing.T) {
 	path := filepath.Join(dir, certificateFile)
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	_, err = Load(dir)
-	require.ErrorContains(t, err, path+" holds no certificate with its key")
+	require.ErrorContains(t, err, path+" does not contain a certificate and its key")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "damaged", string(data))

@@ -36,7 +36,7 @@ import "time"
 // be blocked. The same may happen if a longer outage follows the slow handlers. But a client is
 // kicked for a handler alone only if that handler takes 4 s.
 //
-// A client that goes on while its calls are blocked is kicked 2 + 3 s after it has entered DoS,
+// A client that persists while its calls are blocked is kicked 2 + 3 s after it has entered DoS,
 // or up to a second later if it uses so many methods that none is blocked. A client with 200 to
 // 500 calls a second enters DoS after 8 s. If it rests between bursts, only the seconds with a
 // burst count. A client with more than 2,000 calls or 2 MiB a second, which no client sends by

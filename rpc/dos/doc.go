@@ -1,5 +1,6 @@
 // Package dos detects clients whose calls cost a server too much, and decides whether to block
 // their calls, log them or kick them. UE: RPC DoS detection ([GameNetDriver RPCDoSDetection]).
+// "UE:" stands for the counterpart in Unreal Engine.
 //
 // The detector is a pure state machine, which rpc.Config.DoS puts in front of a server's handlers.
 //

@@ -157,7 +157,7 @@ func TestKick(t *testing.T) {
 	p.Call(m, 1)
 	r, ok := p.Report()
 	require.True(t, ok)
-	require.Equal(t, Report{From: "Burst", To: "Kick", Up: true, Kick: true, Reason: "60 calls within 4s, the quota is 60 calls (States[3].Period.Calls); most is of A.B: 59 calls in 1 s"}, r)
+	require.Equal(t, Report{From: "Burst", To: "Kick", Up: true, Kick: true, Reason: "60 calls within 4s; the quota is 60 calls (States[3].Period.Calls); A.B caused most of it: 59 calls in 1 s"}, r)
 	require.Equal(t, "Burst", p.State(), "who comes back is one step below")
 	p.Call(m, 1)
 	_, ok = p.Report()
@@ -414,11 +414,11 @@ func TestAllowedMethods(t *testing.T) {
 func TestProfilesThatMakeNoSense(t *testing.T) {
 	for want, change := range map[string]func(p *Profile){
 		"has 1 states":              func(p *Profile) { p.States = p.States[:1] },
-		"States[0] has quotas":      func(p *Profile) { p.States[0].Frame.Calls = 1 },
+		"States[0] must not have":   func(p *Profile) { p.States[0].Frame.Calls = 1 },
 		`States[2] "Burst": Window`: func(p *Profile) { p.States[2].Window = 1500 * time.Millisecond },
-		"must be whole seconds":     func(p *Profile) { p.States[2].Window = 17 * time.Second },
+		"whole seconds":             func(p *Profile) { p.States[2].Window = 17 * time.Second },
 		"RepeatWindow is 0s":        func(p *Profile) { p.States[2].RepeatWindow = 0 },
-		"has no Name":               func(p *Profile) { p.States[1].Name = "" },
+		"Name is empty":             func(p *Profile) { p.States[1].Name = "" },
 		"limit or time is negative": func(p *Profile) { p.States[1].Frame.Bytes = -1 },
 		"number of the Profile is":  func(p *Profile) { p.Identities = -1 },
 	} {
@@ -537,8 +537,8 @@ func TestEscalationNamesTheMethods(t *testing.T) {
 			}
 			s.calls(p, "A.Other", 4) // a second's share of 30 in 8 s
 		}
-		require.Equal(t, `"Burst" went on for 4s (States[2].AutoEscalate) with A.Other: 16 calls; it began with 30 calls within 8s (States[2].Period.Calls), `+
-			"most of A.Often", reason)
+		require.Equal(t, `"Burst" persisted for 4s (States[2].AutoEscalate) with A.Other: 16 calls; its cause was 30 calls within 8s (States[2].Period.Calls), `+
+			"mostly A.Often", reason)
 	}
 }
 

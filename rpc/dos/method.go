@@ -100,7 +100,7 @@ func (m *Method) describeRecent(kind loadKind, second int64) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.describe(kind), second-m.since+1)
+	return fmt.Sprintf("; %s caused most of it: %s in %d s", m.name, m.recent.describe(kind), second-m.since+1)
 }
 
 // blamed returns the method that is to blame for the peer's state, or nil if no load was counted.

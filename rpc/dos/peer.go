@@ -11,7 +11,7 @@ import (
 // identity, all of the connections of that identity. It may only be used by the goroutine of
 // its detector.
 //
-// A peer enters ever more severe states of the profile as its load reaches their quotas. It
+// A peer enters increasingly severe states of the profile as its load reaches their quotas. It
 // leaves a state again once it has been quiet for the state's Cooloff.
 type Peer struct {
 	detector *Detector
@@ -27,7 +27,7 @@ type Peer struct {
 
 	kind loadKind // kind of the last quota that was reached (see Load.reached)
 
-	// The quota that last led into a higher state, as text. If the peer goes on and escalates
+	// The quota that last led into a higher state, as text. If the peer persists and escalates
 	// further, the reason repeats this text.
 	cause string
 
@@ -71,7 +71,7 @@ type stay struct {
 
 	load    record // load in the part of the current second that belongs to this stay
 	blocked bool   // a call was blocked in the current second
-	busy    int64  // number of seconds in which the peer went on; see countBusy
+	busy    int64  // number of seconds in which the peer persisted; see countBusy
 }
 
 // A Report describes how a peer's state has changed.
@@ -115,8 +115,8 @@ func (p *Peer) Count(m *Method, bytes int) {
 	}
 }
 
-// Serve counts the handler time of a message that answers a message of the server. This time
-// doesn't count towards the client's load, but it doesn't count as a hitch of the server either.
+// Serve counts the handler time of a message that answers a message of the server. This time counts
+// neither towards the client's load nor as a hitch of the server.
 func (p *Peer) Serve(took time.Duration) { p.detector.handlerTime += took }
 
 // Done is called when the handler of a call has returned, and counts how long it took.
@@ -213,10 +213,9 @@ func (p *Peer) endSecond() {
 // sustained returns the state whose Period sets the load that peers may sustain.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// countBusy is called at the end of a second, and counts it in busy if the peer went on during
-// the second. This means that a call was blocked, a frame reached its quota, or the load reached
-// a second's share of the sustained state's Period. Otherwise, if the peer has calmed down, the
-// count starts over.
+// countBusy is called at the end of a second, and counts it in busy if the peer persisted: a call
+// was blocked, a frame reached its quota, or the load reached a second's share of the sustained
+// state's Period. Otherwise, if the peer has calmed down, the count starts over.
 func (p *Peer) countBusy() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.stay.load.frame), p.detector.share.reached(p.stay.load.Load))
@@ -260,7 +259,7 @@ func (p *Peer) bucketFull() bool {
 }
 
 // changeState leaves all states that have cooled off. If none has cooled off, but the peer has
-// gone on for AutoEscalate, the peer enters the next state instead.
+// persisted for AutoEscalate, the peer enters the next state instead.
 func (p *Peer) changeState() {
 	states := p.detector.profile.States
 	was := p.state
@@ -269,12 +268,12 @@ func (p *Peer) changeState() {
 	}
 	if p.state < was {
 		p.beginStay()
-		p.setReport(was, "it has cooled off")
+		p.setReport(was, "cooled off")
 		return
 	}
 	limit := states[p.state].AutoEscalate
 	if limit > 0 && p.stay.busy >= seconds(limit) && p.state+1 < len(states) {
-		p.enter(p.state+1, fmt.Sprintf("%q went on for %v (States[%d].AutoEscalate)%s; it began with %s",
+		p.enter(p.state+1, fmt.Sprintf("%q persisted for %v (States[%d].AutoEscalate)%s; its cause was %s",
 			states[was].Name, limit, was, p.describeBlamed(), p.cause))
 	}
 }
@@ -348,7 +347,7 @@ type breach struct {
 
 // String describes the load and the quota.
 func (b *breach) String() string {
-	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.describe(b.kind), b.state, b.field, b.kind)
+	return fmt.Sprintf("%s; the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.describe(b.kind), b.state, b.field, b.kind)
 }
 
 // loadText describes the load and the time in which it occurred.
@@ -364,7 +363,7 @@ func (b *breach) loadText() string {
 func (b *breach) cause(top *Method) string {
 	s := fmt.Sprintf("%s (States[%d].%s.%s)", b.loadText(), b.state, b.field, b.kind)
 	if top != nil {
-		s += ", most of " + top.name
+		s += ", mostly " + top.name
 	}
 	return s
 }

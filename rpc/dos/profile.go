@@ -38,21 +38,21 @@ type State struct {
 	// before it leaves the state again. It is rounded up to seconds.
 	Cooloff time.Duration
 
-	// AutoEscalate is the time for which a client may go on before it enters the next state. It
+	// AutoEscalate is the time for which a client may persist before it enters the next state. It
 	// is rounded up to seconds, and 0 means forever. UE: AutoEscalateTime.
 	//
-	// A client goes on in a second in which a call is blocked, a frame reaches a quota of Frame,
-	// or the load reaches the sustained rate. The sustained rate is a second's share of the
+	// A client persists during a second in which a call is blocked, a frame reaches a quota of
+	// Frame, or the load reaches the sustained rate. The sustained rate is a second's share of the
 	// Period of the sustained state, which is the lowest state with both an AutoEscalate and a
 	// Period. The load that led into the current state does not count.
 	//
-	// The count starts over after a second in which the client doesn't go on, with two
+	// The count starts over after a second in which the client doesn't persist, with two
 	// exceptions. The first is a client whose load over the last seconds, not counting the time
 	// before the current state, still reaches a quota of that Period.
 	//
 	// The second exception is a client that sends in bursts. Its calls and bytes fill a bucket,
 	// which drains at the sustained rate. As long as the bucket's content reaches a quota of the
-	// Period, the count goes on and no state cools off.
+	// Period, the count continues and no state cools off.
 	AutoEscalate time.Duration
 
 	Log  bool // warn in the log when the state begins, and log when it has cooled off. UE: bLogEscalate
@@ -108,9 +108,9 @@ const (
 func (p *Profile) validate() error {
 	switch {
 	case len(p.States) < 2 || len(p.States) > maxStates:
-		return fmt.Errorf("dos: Profile.States has %d states, must have 2 to %d", len(p.States), maxStates)
+		return fmt.Errorf("dos: Profile.States has %d states; it must have 2 to %d", len(p.States), maxStates)
 	case p.States[0].Kick || p.States[0].hasLimits():
-		return errors.New("dos: Profile.States[0] has quotas, limits or Kick: it is the state of those who do nothing wrong")
+		return errors.New("dos: Profile.States[0] must not have quotas, limits or Kick, because every client starts there")
 	case min(p.HitchTime, p.HitchSuspend, p.JoinTolerance, p.Remember) < 0 || p.Identities < 0:
 		return errors.New("dos: a time or number of the Profile is negative")
 	}
@@ -126,13 +126,13 @@ func (p *Profile) validate() error {
 func (s *State) validate() error {
 	switch {
 	case s.Name == "":
-		return errors.New("it has no Name")
+		return errors.New("Name is empty")
 	case s.Frame.negative() || s.Period.negative() || s.Repeat.negative() || min(s.Cooloff, s.AutoEscalate) < 0:
 		return errors.New("a quota, limit or time is negative")
 	case s.Period != Load{} && (!validWindow(s.Window) || s.Window%time.Second != 0):
-		return fmt.Errorf("Window is %v, must be whole seconds, 1 to %d", s.Window, maxWindow)
+		return fmt.Errorf("Window is %v; it must be 1 to %d whole seconds", s.Window, maxWindow)
 	case s.Repeat != Load{} && !validWindow(s.RepeatWindow):
-		return fmt.Errorf("RepeatWindow is %v, must be 1 to %d s", s.RepeatWindow, maxWindow)
+		return fmt.Errorf("RepeatWindow is %v; it must be 1 to %d s", s.RepeatWindow, maxWindow)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package emulation describes what a bad network does to packets, in the terms of UE's packet
-// emulation.
+// Package emulation describes what a bad network does to packets, in the terms of Unreal Engine's
+// packet emulation. Comments that begin with "UE:" name Unreal's counterpart.
 package emulation
 
 import (
@@ -78,7 +78,7 @@ var profiles = map[string]Settings{
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
-		return Settings{}, fmt.Errorf("emulation: there is no emulation profile %q, only Off, Average, Bad and BufferBloat", name)
+		return Settings{}, fmt.Errorf("emulation: unknown profile %q; the profiles are Off, Average, Bad and BufferBloat", name)
 	}
 	return e, nil
 }
@@ -92,7 +92,7 @@ func (e Settings) Validate() error {
 	}{{"PktLoss", e.PktLoss}, {"PktDup", e.PktDup}, {"PktIncomingLoss", e.PktIncomingLoss}} {
 		// Written this way, the condition also refuses NaN.
 		if !(share.percent >= 0 && share.percent <= 100) {
-			return fmt.Errorf("emulation: Settings.%s is %v, not a percentage from 0 to 100", share.name, share.percent)
+			return fmt.Errorf("emulation: Settings.%s is %v; it must be a percentage from 0 to 100", share.name, share.percent)
 		}
 	}
 	for _, lag := range []struct {
@@ -105,7 +105,7 @@ func (e Settings) Validate() error {
 		{"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)}, // neither is negative
 	} {
 		if lag.min < 0 || lag.max < lag.min {
-			return fmt.Errorf("emulation: Settings.%s: %v to %v is no range of delays", lag.name, lag.min, lag.max)
+			return fmt.Errorf("emulation: Settings.%s: %v to %v is not a range of delays", lag.name, lag.min, lag.max)
 		}
 	}
 	return e.validateSizes()
@@ -115,12 +115,12 @@ func (e Settings) Validate() error {
 func (e Settings) validateSizes() error {
 	switch {
 	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:
-		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is no range of sizes",
+		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is not a range of sizes",
 			e.PktLossMinSize, e.PktLossMaxSize)
 	case !(e.LossBurst >= 0):
-		return fmt.Errorf("emulation: Settings.LossBurst is %v, no length of a run", e.LossBurst)
+		return fmt.Errorf("emulation: Settings.LossBurst is %v; it must not be negative", e.LossBurst)
 	case min(e.Rate, e.IncomingRate) < 0 || e.Queue < 0:
-		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none can be negative",
+		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none of them may be negative",
 			e.Rate, e.IncomingRate, e.Queue)
 	}
 	return nil

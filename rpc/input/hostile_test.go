@@ -39,7 +39,7 @@ func filled() (*Queue[push], *rpc.Call, time.Time) {
 	q, now := new(Queue[push]), time.Unix(0, 0)
 	call := &rpc.Call{Now: now, Arrived: now}
 	q.receive(pushes, call, batch[push]{})
-	q.owesAnswer = false
+	q.answerDue = false
 	for tick := uint64(1); tick <= 100; tick++ {
 		q.Take(now, tick)
 	}
@@ -79,7 +79,7 @@ func TestHostileInputs(t *testing.T) {
 	q.receive(pushes, call, batch[push]{First: 104, Inputs: []push{{5}}})
 	q.receive(pushes, call, batch[push]{First: 104, Inputs: []push{{5}}})
 	require.EqualValues(t, 1, q.stats.Late, "once, however many copies come")
-	q.owesAnswer = false
+	q.answerDue = false
 	in, ok = q.Take(now, 1)
 	require.False(t, ok, "the server begins anew")
 	require.Equal(t, push{}, in)
@@ -94,13 +94,13 @@ func TestTicksGoBack(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
 	for tick := uint64(101); tick <= 105; tick++ {
-		q.owesAnswer = false
+		q.answerDue = false
 		q.Take(now, tick)
 	}
 	q.receive(pushes, call, batch[push]{First: 104, Seen: 105, Inputs: []push{{4}, {5}, {6}, {7}}})
 	margin := q.Stats().Margin
 	for i, want := range []push{{1}, {2}, {2}, {4}, {5}, {6}, {7}} {
-		q.owesAnswer = false
+		q.answerDue = false
 		in, ok := q.Take(now, 101+uint64(i))
 		require.Equal(t, want, in)
 		require.Equal(t, i != 2, ok)
@@ -108,7 +108,7 @@ func TestTicksGoBack(t *testing.T) {
 		q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{8}, {8}}})
 	}
 	require.Equal(t, margin, q.Stats().Margin, "how early they came is known")
-	q.owesAnswer = false
+	q.answerDue = false
 	in, ok := q.Take(now, 103)
 	require.False(t, ok)
 	require.Equal(t, push{2}, in, "the newest before that tick")
@@ -123,7 +123,7 @@ func TestInputsOfTicksLeftOut(t *testing.T) {
 		q.receive(pushes, call, batch[push]{First: 103, Inputs: []push{{3}}})
 	}
 	require.EqualValues(t, 1, q.Stats().Late)
-	q.owesAnswer = false
+	q.answerDue = false
 	in, ok := q.Take(now, 103)
 	require.True(t, ok)
 	require.Equal(t, push{3}, in)
@@ -134,10 +134,10 @@ func TestInputsOfTicksLeftOut(t *testing.T) {
 func TestAnotherOwner(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
-	q.owesAnswer = false
+	q.answerDue = false
 	q.Take(now, 101)
 	q.receive(pushes, &rpc.Call{Conn: new(rpc.Conn), Now: now, Arrived: now}, batch[push]{})
-	q.owesAnswer = false
+	q.answerDue = false
 	in, ok := q.Take(now, 102)
 	require.False(t, ok)
 	require.Equal(t, push{}, in)
@@ -302,7 +302,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		message.First = tick
 		q.receive(pushes, call, message)
-		q.owesAnswer = false
+		q.answerDue = false
 		q.Take(now, tick)
 		tick++
 	}))
@@ -316,7 +316,7 @@ func TestSeenIsNotFarBack(t *testing.T) {
 		now = now.Add(time.Second / 60)
 		call.Arrived = now
 		q.receive(pushes, call, batch[push]{First: tick + 1, Seen: 1, Inputs: []push{{1}}})
-		q.owesAnswer = false
+		q.answerDue = false
 		_, _ = q.Take(now, tick)
 	}
 	require.Equal(t, q.newest-60, q.Seen())

@@ -45,7 +45,7 @@ type Handle[I any] struct {
 // Otherwise it kicks honest players.
 func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
-		panic(fmt.Sprintf("input: New(%q) with %d ticks a second: there are 1 to %d", name, ticks, maxRate))
+		panic(fmt.Sprintf("input: New(%q): %d ticks a second; must be 1 to %d", name, ticks, maxRate))
 	}
 	return &Handle[I]{
 		tick: time.Second / time.Duration(ticks),
@@ -67,7 +67,7 @@ func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 // maxTick returns the highest tick. Neither end makes or accepts a tick beyond it.
 func (h *Handle[I]) maxTick() uint64 { return uint64(maxTickTime / h.tick) }
 
-// A batch is a client's message. It has the inputs of consecutive ticks. Most of them may have
+// A batch is a client's message. It contains the inputs of consecutive ticks, most of which may have
 // arrived before. A batch without inputs just asks for an answer.
 type batch[I any] struct {
 	First  uint64 // tick of the first input
@@ -111,8 +111,8 @@ func micros(d time.Duration) int32 {
 	return int32(min(max(d/time.Microsecond, math.MinInt32), math.MaxInt32))
 }
 
-// Serve makes the server put inputs of h for an object of class T into the queue that where
-// returns. where is called for every message.
+// Serve registers where to store the inputs of h that arrive at the server: in the queue that where
+// returns for the object. where is called for every message.
 //
 // In a client's world Serve does nothing, so both ends may share the code that calls it.
 func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queue[I]) {
@@ -121,9 +121,8 @@ func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queu
 	})
 }
 
-// Predict makes a client pass the server's answers for an object to the predictor that where
-// returns. where may return nil if the object has no predictor. On the server, Predict does
-// nothing.
+// Predict registers which predictor receives the server's answers on a client: the one that where
+// returns for the object, or none if where returns nil. On the server, Predict does nothing.
 func Predict[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Predictor[I]) {
 	rpc.On(b, h.answer, func(object T, call *rpc.Call, message answer) {
 		if p := where(object); p != nil {

@@ -14,8 +14,10 @@ const (
 	probeTime = 100 * time.Millisecond
 
 	// frameTicks is the maximum number of ticks that a frame predicts. If half a second has fewer
-	// ticks, that is the limit instead. Inputs for older ticks would arrive too late.
-	frameTicks = 48
+	// ticks, that is the limit instead, though never less than minFrameTicks. Inputs for older
+	// ticks would arrive too late.
+	frameTicks    = 48
+	minFrameTicks = 4
 
 	// If the server's ticks are a second behind, we give the server catchUpTime to catch up
 	// before we guess the lead anew. Until then, it has the inputs of that second.
@@ -125,7 +127,7 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 // skipTicks returns the first tick to predict in a frame whose last one is tick, and counts the
 // ticks that are left out.
 func (p *Predictor[I]) skipTicks(tick uint64) (first uint64) {
-	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
+	limit := uint64(min(frameTicks, max(minFrameTicks, p.handle.rate/2)))
 	behind := tick - p.newest
 	switch {
 	case p.newest == 0:
@@ -186,11 +188,11 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// The game must call Saw when it has received the outcome of a server tick in replicated states.
-// The server learns of it with the next input. A lower tick than before has no effect.
+// Saw tells the server, with the next input, that the outcome of a server tick has arrived in
+// replicated states. A lower tick than before has no effect.
 //
-// If a game never calls Saw, the newest tick of an answer is used instead. Answers arrive sooner
-// than states do, however.
+// If a game never calls Saw, the newest tick of an answer is used instead, although answers arrive
+// sooner than states do.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.callsSaw {
 		p.callsSaw = true
@@ -305,7 +307,7 @@ func (p *Predictor[I]) learn(at time.Duration, a answer) {
 }
 
 // smooth returns the moving average mean, updated with one more sample. The first sample becomes
-// the mean.
+// the mean. A weight of 1/16 averages over about a quarter of a second at 60 Hz.
 func smooth(mean, sample time.Duration) time.Duration {
 	if mean == 0 {
 		return sample

@@ -7,9 +7,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Queue is the server's store for the inputs of one actor's owner, which it holds until their
-// ticks. The zero Queue is empty and ready to use. A Queue must only be used on the world's
-// goroutine.
+// A Queue holds the inputs of one actor's owner on the server until their ticks. The zero Queue is
+// empty and ready to use. A Queue must only be used on the world's goroutine.
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
@@ -27,7 +26,7 @@ type Queue[I any] struct {
 	seen     uint64 // result of Seen, apart from its limit
 
 	// The answer.
-	owesAnswer    bool          // the owner is waiting for an answer
+	answerDue     bool          // a message from the owner has not been answered
 	leastLeft     time.Duration // least time left of an input since the last answer; may be negative
 	leastLeftTick uint64        // the tick of that input; 0 if there was no input
 
@@ -64,19 +63,18 @@ type QueueStats struct {
 // there is none yet. A game may repeat that input, but stop after some ticks: see
 // [QueueStats].Repeated.
 //
-// Call Take for every tick that is simulated, in order, beginning with tick 1 or higher. Ticks
-// may be left out. Taking a tick again returns the same result. Taking a lower tick rewinds the
-// queue, and rewinding by a second (at least 32 ticks) or more resets it.
+// Take must be called for every tick that is simulated, in order, starting with tick 1 or higher.
+// Ticks may be left out. Taking a tick again returns the same result. Taking a lower tick rewinds
+// the queue, and rewinding by a second (at least 32 ticks) or more resets it.
 //
 // A client learns the server's tick from Take. Before the first call it predicts nothing, and
 // [Predictor.Tick] does not call its function.
 //
-// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1. After a late
-// frame, simulate all ticks that are due. Leave ticks out only after a stall of a second or more,
-// because clients must undo their predictions for these ticks.
-//
-// Do not just add 1 per frame. Otherwise every late frame delays all later inputs, by up to a
-// third of a second in total if two frames a second are late.
+// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1, rather than by
+// adding 1 per frame, which would make every late frame delay all later inputs, by up to a third of
+// a second in total if two frames a second are late. After a late frame, simulate all ticks that
+// are due. Leave ticks out only after a stall of a second or more, because clients must undo their
+// predictions for these ticks.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.started && tick == q.newest:
@@ -110,7 +108,7 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	s.wasTaken = true
 	s.at = now
 
-	if q.owesAnswer {
+	if q.answerDue {
 		q.reply()
 	}
 	return q.last, ok
@@ -142,7 +140,7 @@ func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 		q.actor = call.Actor
 		q.reset()
 	}
-	q.owesAnswer = true
+	q.answerDue = true
 	if message.Seen > q.seen && message.Seen <= q.newest {
 		q.seen = message.Seen
 	}
@@ -244,7 +242,7 @@ func (q *Queue[I]) noteLeft(tick uint64, left time.Duration) {
 
 // reply tells the owner which inputs have arrived, and the least time that one of them had left.
 func (q *Queue[I]) reply() {
-	q.owesAnswer = false
+	q.answerDue = false
 	q.complete = max(q.complete, q.newest)
 	for q.complete-q.newest < q.handle.half() {
 		next := q.slot(q.complete + 1)

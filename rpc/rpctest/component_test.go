@@ -160,7 +160,7 @@ func TestBindingsOfComponents(t *testing.T) {
 		_, err := server.Spawn(turret, nil)
 		require.ErrorContains(t, err, "neither bound nor in Config.Classes")
 		_, err = rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{turret}})
-		require.ErrorContains(t, err, `names "Tank.Turret", a component: name class "Tank"`)
+		require.ErrorContains(t, err, `contains component "Tank.Turret": use its class "Tank"`)
 		require.Panics(t, func() { rpc.NewComponent(tank, "Late") })
 		require.Panics(t, func() { rpc.NewComponent(turret, "Inner") })
 	})

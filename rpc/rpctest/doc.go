@@ -18,11 +18,11 @@
 // run on the same goroutine, the test may look at the game's state whenever no call to the
 // Network is running.
 //
-// Only Client, Join, Advance, Until and UntilDone tick. If a test waits in any other way for
-// something that takes a tick, such as a channel that is closed at the end of a transfer, it
-// waits in vain. Use Until or [Network.UntilDone] instead, or wait on another goroutine while
-// the test advances. After an hour of virtual time without a tick, the test panics with a
-// message that says so.
+// Only Client, Join, Advance, Until and UntilDone tick. A test that waits in any other way for
+// something that takes a tick, such as for a channel that is closed at the end of a transfer, would
+// wait forever. Use Until or [Network.UntilDone] instead, or wait on another goroutine while the
+// test advances. After an hour of virtual time without a tick, the test panics with a message that
+// says so.
 //
 // Calls that the test makes between two Advances are sent at once. Each reliable call
 // then takes an entry of the reliable buffer, and the 256th call on an actor overflows
@@ -58,9 +58,8 @@
 // transfer to one of them may therefore take n times as long as over a real uplink. If Rate limits
 // a path, the carrier behaves like a congestion control that knows the rate.
 //
-// Clients keep their addresses. In a real network addresses may change, but the game doesn't
-// notice much of that, because QUIC and sealed packets carry on. All it sees is a moment without
-// packets, as after [Network.Dark].
+// Clients keep their addresses. In a real network addresses may change, but QUIC and sealed packets
+// handle that, so the game only sees a moment without packets, as after [Network.Dark].
 //
 // # Restarts and crashes
 //

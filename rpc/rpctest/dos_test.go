@@ -458,5 +458,5 @@ func TestProfilesAreChecked(t *testing.T) {
 	profile := dos.Default()
 	profile.States[3].Window = 90 * time.Second
 	_, err := rpc.NewWorld(rpc.Config{DoS: profile})
-	require.EqualError(t, err, `rpc: Config.DoS: dos: Profile.States[3] "PersistentBurst": Window is 1m30s, must be whole seconds, 1 to 16`)
+	require.EqualError(t, err, `rpc: Config.DoS: dos: Profile.States[3] "PersistentBurst": Window is 1m30s; it must be 1 to 16 whole seconds`)
 }

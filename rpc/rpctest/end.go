@@ -96,7 +96,7 @@ func (e *end) take() (packet []byte, ok bool) {
 		return nil, false
 	}
 	packet = e.arrived[0]
-	e.arrived[0] = nil // the array may live on for a long time
+	e.arrived[0] = nil // for the garbage collector, since the array remains in use
 	e.arrived = e.arrived[1:]
 	return packet, true
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is the time that the hub waits for other packets that are sent at the same instant. It
-// then sends all of them in the order of the clients, no matter which goroutine was first.
+// settleTime is how long the hub waits for other packets that are sent at the same instant, before
+// it sends all of them in the order of the clients, no matter which goroutine was first.
 const settleTime = time.Nanosecond
 
 // A hub moves the packets of all paths. Since it is driven by a single timer, the seed

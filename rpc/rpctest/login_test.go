@@ -40,7 +40,7 @@ func TestLoginMakesThePlayerBeforeTheClientIsIn(t *testing.T) {
 			_, gun, err = rpc.Spawn(c.server.binding, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, c.server.SetOwner(gun.actor, player.actor))
-			require.ErrorContains(t, salute.Call(player.actor, 1), "OnConnect is the first place")
+			require.ErrorContains(t, salute.Call(player.actor, 1), "in OnConnect or later")
 			require.Empty(t, c.server.Conns())
 			return nil
 		})

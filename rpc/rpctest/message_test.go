@@ -107,7 +107,7 @@ func TestMessagesWaitForTheirReader(t *testing.T) {
 		require.Equal(t, 16, sent)
 		err := at.SendMessage(1, nil)
 		require.ErrorIs(t, err, rpc.ErrBacklogFull)
-		require.ErrorContains(t, err, "under way that the other side has not run")
+		require.ErrorContains(t, err, "16 messages are in flight")
 		net.Advance(10 * time.Second)
 		require.Equal(t, 16, heard)
 		require.NoError(t, at.SendMessage(1, nil))

@@ -116,7 +116,7 @@ func TestOverflowOfAWorldThatStands(t *testing.T) {
 			}
 			require.ErrorContains(t, err, "ReliableBufferOverflow")
 			if stands {
-				require.Regexp(t, `the other side answers, but its world has taken nothing for \d+(\.\d)?s: it stands still, or nobody drives it$`, err.Error())
+				require.Regexp(t, `the peer is alive, but nothing has driven its world for \d+(\.\d)?s$`, err.Error())
 			} else {
 				require.ErrorContains(t, err, "call less often or unreliably")
 			}

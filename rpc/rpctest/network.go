@@ -50,7 +50,8 @@ const (
 	// going. It would run for minutes of real time, until go test gives up on it.
 	maxIdle = time.Hour
 
-	// We drive a closed world for another lastTime, so that its last functions run.
+	// lastTime is how long we go on driving a world after it was closed, so that its last
+	// functions run.
 	lastTime = time.Minute
 
 	// forever is longer than any test.
@@ -133,8 +134,8 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 // failIdle ends the test when there was no tick for maxIdle. It can only do so by a panic, because
 // the test's own goroutine is waiting for something.
 func (n *Network) failIdle() {
-	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: does the test wait, on a channel perhaps, for what only a tick does? "+
-		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), maxIdle))
+	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: the test may be waiting for something that takes a tick; "+
+		"wait with Network.Until, or on another goroutine while the test advances", n.t.Name(), maxIdle))
 }
 
 // tellSeed prints the seed if the test panics, since the panic ends the program before the
@@ -154,7 +155,7 @@ func drawSeed(t testing.TB) uint64 {
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("QUIVER_SEED is %q, not a number", text)
+		t.Fatalf("QUIVER_SEED is %q; it must be a number", text)
 	}
 	return seed
 }
@@ -171,8 +172,8 @@ func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration
 // world belongs in [rpc.World.OnTick].
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server, which has to be there
-// before the first client.
+// Server makes w the server and returns it. A network has one server, which must be set before the
+// first client is added.
 //
 // After [rpc.World.Close] another world may take the server's place, as if the server had
 // restarted. Clients join the new server by Client or Join, with their old worlds or with new ones.
@@ -182,7 +183,7 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
 		if !bell.Closed(extend.Closed(n.server)) {
-			n.t.Fatal("rpctest: the network has a server already, and its World.Close was not called")
+			n.t.Fatal("rpctest: the network already has a server: close its world first")
 		}
 		n.worlds = append(n.worlds, n.server)
 	}
@@ -209,7 +210,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	n.t.Helper()
 	if n.server == nil {
-		n.t.Fatal("rpctest: a client before the server")
+		n.t.Fatal("rpctest: client added before the server")
 	}
 	seed := n.seedOf(n.joins)
 	p, err := n.hub.join(n.profile, seed)
@@ -273,8 +274,7 @@ func (n *Network) Advance(d time.Duration) {
 	}
 }
 
-// Until ticks until done returns true, but for at most limit. It returns false if it ran out of
-// time.
+// Until ticks until done returns true or limit has passed. It returns false in the latter case.
 func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); !done(); n.tick() {
 		if !time.Now().Before(end) {
@@ -301,7 +301,7 @@ func (n *Network) Elapsed() time.Duration { return time.Since(n.start) }
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
-		n.t.Fatal("rpctest: Client, Join, Advance or Until called from a handler of the game: only the test and OnTick may")
+		n.t.Fatal("rpctest: Client, Join, Advance or Until called from a handler of the game: call them from the test or OnTick")
 	}
 	n.nextTick = n.nextTick.Add(n.interval)
 	n.idle.Reset(maxIdle)
@@ -320,8 +320,8 @@ func (n *Network) tick() {
 	n.forget(now)
 }
 
-// forget drops clients and worlds that nothing can happen to any more. That way, a long test needs
-// no more memory than a short one.
+// forget removes clients and worlds that have ended, so that a long test needs no more memory than
+// a short one.
 func (n *Network) forget(now time.Time) {
 	n.clients = slices.DeleteFunc(n.clients, func(c *client) bool { return c.path.isOver() })
 	n.worlds = slices.DeleteFunc(n.worlds, func(w *rpc.World) bool {
@@ -377,7 +377,7 @@ func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now(
 func (n *Network) Crash(w *rpc.World) {
 	n.t.Helper()
 	if w == nil || w != n.server && !slices.Contains(n.worlds, w) {
-		n.t.Fatal("rpctest: Crash of a world that is not in this network, or no longer")
+		n.t.Fatal("rpctest: Crash of a world that is not in this network")
 	}
 	for _, c := range n.clients {
 		if c.world == w {
@@ -437,8 +437,7 @@ func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	if conn == nil {
-		n.t.Fatal("rpctest: a nil connection: Client and Join return those of the network, " +
-			"Join none when the server refused the client")
+		n.t.Fatal("rpctest: nil connection: use one that Client or Join returned")
 	}
 	for _, c := range n.clients {
 		if c.conn == conn || c.path.addr.String() == fmt.Sprint(conn.RemoteAddr()) {
@@ -446,7 +445,7 @@ func (n *Network) find(conn *rpc.Conn) *client {
 		}
 	}
 	if conn.Err() == nil {
-		n.t.Fatalf("rpctest: %v is no connection of this network", conn)
+		n.t.Fatalf("rpctest: %v is not a connection of this network", conn)
 	}
 	return nil
 }

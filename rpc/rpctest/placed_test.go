@@ -54,7 +54,7 @@ func TestPlacedActorsAreTheSameOnBothEnds(t *testing.T) {
 		require.Zero(t, cellar.actor.Ref())
 		require.True(t, cellar.actor.Alive())
 		require.ErrorIs(t, report.Call(cellar.actor, 1), rpc.ErrDormant)
-		require.ErrorContains(t, report.Call(cellar.actor, 1), `placed as "cellar", which has no channel here: it is far, asleep, or not open yet`)
+		require.ErrorContains(t, report.Call(cellar.actor, 1), `placed as "cellar", which has no channel because it is too far away, dormant or not open yet`)
 		require.Len(t, refs(c.clients[0]), 3)
 
 		again, object, err := rpc.Place(c.clients[0].binding, "gate", func(*trooper) { t.Error("it is there") })

@@ -429,13 +429,13 @@ func TestRule_6_2_k_ForceQueueIsBounded(t *testing.T) {
 // 6.2k: what makes no sense is refused where it is declared.
 func TestRule_6_2_k_Declarations(t *testing.T) {
 	class := rpc.NewClass("Refused")
-	require.PanicsWithValue(t, "rpc: Refused.A: ForceSend is before states, and ForceQueue behind them: name one", func() {
+	require.PanicsWithValue(t, "rpc: Refused.A: ForceSend and ForceQueue are mutually exclusive", func() {
 		rpc.Client[int](class, "A", rpc.Unreliable, rpc.ForceSend(), rpc.ForceQueue())
 	})
-	require.PanicsWithValue(t, "rpc: Refused.B: ForceQueue is for Client and Multicast RPCs; a client sends no states", func() {
+	require.PanicsWithValue(t, "rpc: Refused.B: ForceQueue requires a Client or Multicast RPC, because clients send no states", func() {
 		rpc.Server[int](class, "B", rpc.Unreliable, rpc.ForceQueue())
 	})
-	require.PanicsWithValue(t, "rpc: Refused.C: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order", func() {
+	require.PanicsWithValue(t, "rpc: Refused.C: ForceQueue requires Unreliable delivery, because calls with states are sent once and unordered", func() {
 		rpc.Multicast[int](class, "C", rpc.Reliable, rpc.ForceQueue())
 	})
 }

@@ -119,7 +119,7 @@ func TestStoppedClientIsBounded(t *testing.T) {
 		require.NoError(t, honest.left)
 		require.Len(t, c.left, 1)
 		require.ErrorContains(t, c.left[0], "ReliableBufferOverflow: Flag.News: unacknowledged messages have reached the limit of 4194304 bytes (Config.SendLimit): ")
-		require.Regexp(t, `\d+ bytes on this connection, with \d+ × Flag\.News \(\d+ entries\) on open channels; the other side answers, but its world has taken nothing for \d`, c.left[0].Error())
+		require.Regexp(t, `\d+ bytes on this connection, with \d+ × Flag\.News \(\d+ entries\) on open channels; the peer is alive, but nothing has driven its world for \d`, c.left[0].Error())
 		net.Pause(stopped.world, 0)
 		net.Advance(time.Second)
 		require.ErrorContains(t, stopped.left, "Config.SendLimit", "the client hears it, too")

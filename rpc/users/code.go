@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// codeLetters is how many letters of 5 bits a code has. At 60 bits, 10,000 guesses a second
-	// for ten minutes find one of a thousand open codes with probability 1 in 200 million,
-	// however many clients are guessing. Package rpc doesn't let through nearly as many guesses.
+	// codeLetters is the number of letters in a code, each of which has 5 bits. With 60 bits,
+	// 10,000 guesses a second for ten minutes find one of a thousand open codes with probability
+	// 1 in 200 million, however many clients are guessing. Package rpc allows far fewer guesses.
 	codeLetters = 12
 
 	// codeLife is how long a code is valid.
@@ -23,8 +23,8 @@ type loginCode struct {
 	token    string // MAC of the token that redeemed the code; empty until then
 }
 
-// lookalikes removes what people put between a code's letters, and replaces digits with the
-// letters that they look like. Codes don't contain the digits 0, 1, 8 and 9.
+// lookalikes removes separators from a code, and replaces digits with the letters that they look
+// like. Codes don't contain the digits 0, 1, 8 and 9.
 var lookalikes = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
 
 // codeOf returns the letters of a code, however a person has written it.
@@ -42,15 +42,16 @@ func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
 }
 
-// ErrCode means that a login code admits no machine, for one of the reasons in its text.
+// ErrCode means that a login code admits no machine, for one of the reasons in its text. A code
+// expires after ten minutes.
 //
-// If the name or the token of the machine is invalid, the error is an ErrCode too, but its text
-// says only what is wrong there. The code itself wasn't checked then and may be right.
-var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 minutes, or there is a newer one")
+// If the name or the token of the machine is invalid, the error is an ErrCode, too, but its text
+// says only what is wrong with them. The code itself wasn't checked and may be right.
+var ErrCode = errors.New("login code is wrong, used, expired or replaced by a newer one")
 
 // machineError is the ErrCode for a machine whose name or token is invalid.
 type machineError struct{ error }
 
-func (e machineError) Error() string        { return "nobody looked at the code: " + e.error.Error() }
+func (e machineError) Error() string        { return "login code not checked: " + e.error.Error() }
 func (e machineError) Is(target error) bool { return target == ErrCode }
 func (e machineError) Unwrap() error        { return e.error }

@@ -22,7 +22,7 @@ var ErrUser = errors.New("no such user")
 var ErrTokens = errors.New("too many tokens")
 
 // editTime is the maximum time that we wait for other processes that are editing a file. An edit
-// takes milliseconds.
+// takes only milliseconds, so a longer wait means that something is wrong.
 const editTime = 5 * time.Second
 
 // List returns the tokens of a file in the order of its lines. It may run while Add and Revoke
@@ -94,14 +94,14 @@ func add(path, user, token string, notes ...string) error {
 		owned := 0
 		for _, t := range tokens {
 			if t.secret == token {
-				return "", fmt.Errorf("%w: the token is there already", ErrToken)
+				return "", fmt.Errorf("%w: the file already contains the token", ErrToken)
 			}
 			if t.User == user {
 				owned++
 			}
 		}
 		if owned >= maxTokens {
-			return "", fmt.Errorf("%w: %s has %d, which is the limit; revoke those that are not used",
+			return "", fmt.Errorf("%w: %s has %d, which is the limit: revoke unused ones",
 				ErrTokens, user, owned)
 		}
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -123,7 +123,7 @@ func formatLine(user, token string, notes []string) (string, error) {
 	}
 	for _, n := range notes {
 		if !utf8.ValidString(n) || strings.ContainsFunc(n, unicode.IsControl) {
-			return "", fmt.Errorf("the note %.100q is not one line of text", n)
+			return "", fmt.Errorf("note %.100q is not a single line of text", n)
 		}
 	}
 	return line, nil
@@ -145,7 +145,7 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 		for line := range strings.Lines(text) {
 			t, _ := parseLine(line)
 			if t.User == user && t.secret != "" && strings.HasPrefix(t.secret, prefix) {
-				// Blank the token out, rather than remove its line, because no line may move.
+				// Overwrite the token rather than remove its line, because no line may move.
 				login := t.User + ":" + t.secret
 				line = strings.Replace(line, login, strings.Repeat("#", len(login)), 1)
 				revoked++
@@ -153,7 +153,7 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 			rest.WriteString(line)
 		}
 		if revoked == 0 {
-			return "", fmt.Errorf("%w as %q with a token %s…", ErrUser, user, prefix)
+			return "", fmt.Errorf("%w %q with a token that begins with %q", ErrUser, user, prefix)
 		}
 		return rest.String(), nil
 	})
@@ -222,10 +222,10 @@ func lock(path string) (*os.File, error) {
 		if files.Stands(f) {
 			return f, nil
 		}
-		// An editor has replaced the file in the meantime, so this lock keeps nobody out.
+		// An editor has replaced the file in the meantime, so this lock protects nothing.
 		if err := f.Close(); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%s: other files take its place all the time", path)
+	return nil, fmt.Errorf("%s: another program keeps replacing the file", path)
 }

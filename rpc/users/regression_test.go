@@ -189,9 +189,9 @@ func TestTokensOfMachinesAreBounded(t *testing.T) {
 		require.NotErrorIs(t, err, ErrUnchecked)
 	}
 	_, err := authenticate(t.Context(), []byte(ByCode(code, "short", "pc")))
-	require.EqualError(t, err, "nobody looked at the code: the token has 5 bytes, one that a machine makes has 16 to 128")
+	require.EqualError(t, err, "login code not checked: token has 5 bytes; a machine's must have 16 to 128")
 	_, err = authenticate(t.Context(), []byte(ByCode(code, beta, "-pc")))
-	require.ErrorContains(t, err, `nobody looked at the code: bad name "-pc"`)
+	require.ErrorContains(t, err, `login code not checked: bad name "-pc"`)
 	_, err = authenticate(t.Context(), []byte(ByCode(code, beta, "pc")))
 	require.NoError(t, err, "the code is still good")
 	require.NoError(t, os.Remove(u.path))

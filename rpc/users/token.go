@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// minToken is the minimum length of a token in bytes. It keeps out tokens that people make up,
-	// but allows 16 random hex digits, which are 64 bits.
+	// minToken is the minimum length of a token in bytes. It excludes most tokens that people make
+	// up, but allows 16 random hex digits, which are 64 bits.
 	minToken = 16
 
 	// maxToken is the maximum length of a token in bytes. Longer tokens don't fit into a login: see
@@ -49,7 +49,7 @@ func parse(text string) (tokens []Token, err error) {
 		lineNumber++
 		t, err := parseLine(line)
 		if err == nil && secrets[t.secret] {
-			err = errors.New("the token stands there twice")
+			err = errors.New("duplicate token")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", lineNumber, err)
@@ -77,9 +77,9 @@ func parseLine(line string) (t Token, err error) {
 	user, token, isPair := strings.Cut(login, ":")
 	switch {
 	case !isPair || !utf8.ValidString(token) || strings.ContainsFunc(token, unicode.IsSpace):
-		return t, errors.New("it is not user:token with # before a note")
+		return t, errors.New("want user:token, optionally followed by # and a note")
 	case len(token) < minToken || len(token) > maxToken:
-		return t, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one",
+		return t, fmt.Errorf("token has %d bytes; it must have %d to %d: use a random one",
 			len(token), minToken, maxToken)
 	}
 	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
@@ -89,7 +89,7 @@ func parseLine(line string) (t Token, err error) {
 // print their Shown on a terminal.
 func checkPrintable(token string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return errors.New("the token has characters that cannot be printed; take a random one")
+		return errors.New("token has unprintable characters: use a random one")
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func checkMachineToken(token string) error {
 	t, err := parseLine("machine:" + token)
 	switch {
 	case err == nil && t.secret != token:
-		err = errors.New("a space ends the token")
+		err = errors.New("token contains a space")
 	case len(token) < minToken || len(token) > maxMachineToken:
-		err = fmt.Errorf("the token has %d bytes, one that a machine makes has %d to %d",
+		err = fmt.Errorf("token has %d bytes; a machine's must have %d to %d",
 			len(token), minToken, maxMachineToken)
 	}
 	return err
@@ -122,7 +122,7 @@ var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\
 // Linux. Names are case-sensitive.
 func CheckName(name string) error {
 	if len(name) > MaxName || !goodName.MatchString(name) {
-		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
+		return fmt.Errorf("%w %.80q: it must have 1 to %d bytes of letters, digits, spaces and ._-(), not begin with a dot, dash or space, and not end with a dot or space",
 			ErrName, name, MaxName)
 	}
 	return nil

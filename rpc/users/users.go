@@ -190,7 +190,7 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 			err := u.closeRevoked(conns, code)
 			switch {
 			case err != nil && !unreadable:
-				log.Error("tokens cannot be checked: whose token is revoked stays connected", "error", err)
+				log.Error("tokens cannot be checked; users with revoked tokens stay connected", "error", err)
 			case err == nil && unreadable:
 				log.Info("tokens can be checked again")
 			}

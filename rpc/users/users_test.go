@@ -64,13 +64,13 @@ func lines(tokens []Token) (lines []string) {
 
 func TestParseNamesWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"\n" + alpha:                         "line 2: it is not user:token",
-		"ann:hello":                          "line 1: the token has 5 bytes and needs 16 to 4096",
-		"ann:" + strings.Repeat("x", 5000):   "line 1: the token has 5000 bytes and needs",
-		"ann:" + alpha + "\n\nann: " + alpha: "line 3: it is not user:token",
-		"ann:" + alpha + "\nbob:" + alpha:    "line 2: the token stands there twice",
+		"\n" + alpha:                         "line 2: want user:token",
+		"ann:hello":                          "line 1: token has 5 bytes; it must have 16 to 4096",
+		"ann:" + strings.Repeat("x", 5000):   "line 1: token has 5000 bytes; it must have",
+		"ann:" + alpha + "\n\nann: " + alpha: "line 3: want user:token",
+		"ann:" + alpha + "\nbob:" + alpha:    "line 2: duplicate token",
 		"\xff\xfea\x00:\x00" + alpha:         "line 1: bad name", // UTF-16
-		"ann:\xff" + alpha:                   "line 1: it is not user:token",
+		"ann:\xff" + alpha:                   "line 1: want user:token",
 		"-ann:" + alpha:                      "line 1: bad name",
 		":" + alpha:                          "line 1: bad name",
 	} {
