@@ -57,8 +57,8 @@ func (c *Call) Context() context.Context {
 	return q.ctx
 }
 
-// handling is the message that the world's goroutine is handling. Handlers get pointers into it,
-// so that calls need no allocation.
+// handling is the message that the world's goroutine is handling. Handlers get pointers into it, so
+// calls need no allocation.
 type handling struct {
 	call     Call
 	question question  // what call.question points to, if call is a request
@@ -79,15 +79,14 @@ const ownerMethod = maxMethods
 
 // deliver handles one message of a connection.
 //
-// OnRep functions have to wait until all states of a packet have been applied, so they run when
-// the first message of another packet arrives.
+// OnRep functions must not run until all states of a packet have been applied, so they run when
+// the first message of another packet is delivered.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
 	h := &w.handling
 	h.closeReason = Destroyed
 	if message.Close && !message.Open {
-		// OnRep functions may call the actor. Such a call fails with an error that depends on the
-		// reason.
+		// OnRep functions may call the actor, and the error of such a call depends on the reason.
 		h.closeReason, _ = parseClose(message.Payload)
 	}
 
@@ -177,17 +176,17 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if m.role != isCall {
 		return w.invokeRequest(c, a, m, payload)
 	}
-	if reason := w.dropReason(c, a, m); reason != drops.None {
+	if reason := w.admitCall(c, a, m); reason != drops.None {
 		c.drop(reason, a, m)
 		return nil
 	}
 	return w.runCall(c, a, m, 0, payload)
 }
 
-// runCall runs a call or question from the peer that dropReason has let through. number is
+// runCall runs a call or question from the peer that admitCall has admitted. number is
 // the number of a question, or 0 for a call.
 //
-// If the call had to wait for actors, the actor may have ended since dropReason was asked.
+// If the call had to wait for actors, its own actor may have ended since it was admitted.
 func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	if a.dead {
 		c.drop(drops.Closed, a, m)
@@ -224,9 +223,9 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	return err
 }
 
-// dropReason returns why a call from the peer must be dropped, or drops.None. It decides
-// before the argument is decoded.
-func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
+// admitCall returns why a call from the peer must be dropped, or drops.None. In the latter case, it
+// has charged the call to its RateLimit. It decides before the argument is decoded.
+func (w *World) admitCall(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.partOf(m.class)
 	switch {
 	case a.dead:
@@ -235,14 +234,14 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 		return drops.Unbound
 	case c.server && a.conn != c && !m.anyCaller:
 		return drops.NotOwner
-	case m.rateLimit > 0 && !c.allow(m):
+	}
+	if m.rateLimit > 0 && !c.chargeRateLimit(m) {
 		return drops.RateLimited
 	}
 	return drops.None
 }
 
-// drop counts a dropped call on a. It also logs a warning, at most once a second for each
-// reason.
+// drop counts a dropped call on a, and logs a warning at most once a second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -258,9 +257,9 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow charges the call that is being handled to the RateLimit of m, and reports whether the
-// limit allows it.
-func (c *Conn) allow(m *method) bool {
+// chargeRateLimit charges the call that is being handled to the RateLimit of m. It returns false if
+// the limit has been reached.
+func (c *Conn) chargeRateLimit(m *method) bool {
 	limit := c.limits[m]
 	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
 	c.limits[m] = limit
@@ -278,10 +277,9 @@ func (c *Conn) callForLog(m *method, bytes int) logs.Call {
 	}
 }
 
-// violationOf decides whether an error from decoding or checking a call is a violation by the
-// peer. An argument that can't be decoded is always a violation. A refused argument is a
-// violation only if it came from a client, because a client trusts its server and just drops the
-// call.
+// violationOf returns the violation, if any, behind an error from decoding or checking a call. An
+// argument that can't be decoded is always a violation. A refused argument is a violation only if
+// it came from a client. A client trusts its server, so violationOf just drops the call there.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -327,15 +325,15 @@ func (l *localCalls) add(call localCall, limit int) error {
 	return nil
 }
 
-// runLocal runs all calls that were queued before this Dispatch. Calls that they make in turn
+// runLocal runs all local calls that were queued before this Dispatch. Local calls that they make
 // wait for the next Dispatch.
 func (w *World) runLocal() {
 	w.local.thisDispatch = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch, and returns false if there is none. The call
-// leaves the queue first, so that a panic in its handler doesn't affect other calls.
+// runNextLocal runs the next local call of this Dispatch, and returns false if there is none. It
+// removes the call from the queue first, so that a panic in the handler doesn't affect other calls.
 func (w *World) runNextLocal() bool {
 	if w.local.thisDispatch == 0 {
 		return false
@@ -369,12 +367,12 @@ const (
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are calls that a client has received too early: they name actors that aren't open
-// here yet (see WaitForActors). They are in order of arrival.
+// waitingCalls are calls that a client has received before the actors that their arguments name
+// were open (see WaitForActors). They are in order of arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // one of the calls is running after its wait, and must not wait again
+	running bool // one of the calls is running after its wait, so it must not wait again
 }
 
 // A waitingCall is a single call in waitingCalls.

@@ -85,7 +85,7 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	isAnswer := c.acceptAnswer(called, a, message)
 	u := w.dos.usageOf(c.watched, called, a, message, isAnswer)
 	peer := c.watched.peer
-	if !isAnswer && !admitCall(peer, u, called, message.Payload) {
+	if !isAnswer && !countLoad(peer, u, called, message.Payload) {
 		w.block(c, a, called, message.Payload)
 		w.countMessage(c, u, len(message.Payload), 0, false)
 		return
@@ -102,8 +102,8 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	w.countMessage(c, u, len(message.Payload), took, true)
 }
 
-// admitCall counts a message towards the client's load, and reports whether it may run.
-func admitCall(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
+// countLoad counts a message towards the client's load, and reports whether it may run.
+func countLoad(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	if blockable(called, payload) {
 		return peer.Call(u.method, len(payload))
 	}

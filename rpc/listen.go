@@ -137,7 +137,7 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 // without a valid token, and sends the client a Retry if the result is true. addr may be forged.
 // crowded means that other clients at that address have begun their handshakes without proving it.
 func (w *World) verifySource(addr net.Addr, crowded bool) bool {
-	must, open := w.lobby.mustProve(crowded)
+	must, open := w.lobby.decideRetry(crowded)
 	if !must {
 		return false
 	}

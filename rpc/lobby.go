@@ -170,10 +170,10 @@ func (l *lobby) removeListener() {
 	l.listeners--
 }
 
-// mustProve decides whether a new client must prove its address first, and counts a Retry if so.
+// decideRetry decides whether a new client must prove its address first, and counts a Retry if so.
 // It also returns the number of open handshakes. If crowded is true, the client must always prove
 // its address.
-func (l *lobby) mustProve(crowded bool) (must bool, open int) {
+func (l *lobby) decideRetry(crowded bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.DecideRetry(crowded, time.Now())

@@ -165,7 +165,9 @@ const (
 	multicastRPC
 )
 
-func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
+func (k kind) String() string { return kindNames[k] }
+
+var kindNames = [...]string{serverRPC: "Server", clientRPC: "Client", multicastRPC: "Multicast"}
 
 // A method is one declared call, without its type parameters. Once a world uses its class, only
 // args changes, which is safe for concurrent use.

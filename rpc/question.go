@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A question is a request as seen by the side that answers it. An inquiry is the asker's view of
-// a request.
+// A question is a request as seen by the side that answers it. To the side that asks, the request
+// is an inquiry.
 //
 // A question is used only by the world's goroutine, except for answered.
 type question struct {
@@ -25,7 +25,7 @@ type question struct {
 	method *method
 	number uint64 // the asker's number for the question
 
-	// Set by postpone while the handler runs: the copy that will be answered later. A copy is
+	// The copy that will be answered later, set by postpone while the handler runs. A copy is
 	// needed because the next question overwrites the original, World.handling.question.
 	postponed *question
 
@@ -65,11 +65,11 @@ func (b *background) start(q *question, run func()) {
 	}()
 }
 
-// finish makes the world's goroutine count a job as finished, and waits until it has. It gives up
-// when the world is closed.
+// finish has the world's goroutine count a job as finished, and waits until it has done so or the
+// world is closed.
 func (b *background) finish(w *World, from *requests) {
-	// The answer was posted before the following function, so it has been given when that
-	// function runs.
+	// The answer was posted before the following function, so it has been sent when that function
+	// runs.
 	counted := make(chan struct{})
 	w.postUnlimited(func() {
 		b.jobs.Return(&from.running)
@@ -122,9 +122,9 @@ func (q *question) postpone() {
 	later.actor.world.requestsOf(q.conn).questions.Put(q.number, later)
 }
 
-// claimAnswer claims the right to answer a postponed question, which can only be answered once.
-// If the question has already been answered, claimAnswer counts the new answer as dropped and
-// returns false. It is safe for concurrent use.
+// claimAnswer claims the right to answer a postponed question, which can be answered only once. If
+// the question has already been answered, claimAnswer counts the new answer as dropped and returns
+// false. It is safe for concurrent use.
 func (q *question) claimAnswer() bool {
 	if q.answered.CompareAndSwap(false, true) {
 		return true
@@ -182,7 +182,8 @@ func (w *World) answerHere(q *question, result any) {
 	asked.notify(nil)
 }
 
-// send sends an answer to the peer. If the actor's channel has closed, nobody is waiting for it.
+// send sends an answer to the peer. If the actor's channel has closed, nobody is waiting for the
+// answer, so send counts it as dropped.
 func (q *question) send(answer []byte) error {
 	o := q.actor.openingOn(q.conn)
 	if o == nil {
@@ -243,8 +244,8 @@ func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
 // the error. It logs at most once a second for each method.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
-		// The actor, its channel or the connection has ended. This isn't a mistake, and was
-		// logged when it happened.
+		// The actor, its channel or the connection has ended, which isn't a mistake and was logged
+		// when it happened.
 		return
 	}
 	// Use real time, because the game's clock stands still between ticks.
@@ -281,8 +282,8 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 
 // verdictOf maps the reason why a question is dropped to the verdict for its asker.
 //
-// Exceeding the limit on open questions does not close the connection, since it may be nobody's
-// fault. The two ends may have different limits, and a cancel that makes room may still be in
+// Exceeding the limit on open questions does not close the connection, because an honest peer may
+// do so: the two ends may have different limits, and a cancel that makes room may still be in
 // flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound:     ask.Unbound,
@@ -314,7 +315,6 @@ func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 		q.end(errCanceled)
 		return
 	}
-	// The question may be waiting for actors. If it isn't waiting either, it was answered before
-	// the cancel arrived.
+	// The question may be waiting for actors. If not, it was answered before the cancel arrived.
 	c.waiting.cancel(a, m, number)
 }

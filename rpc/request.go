@@ -128,7 +128,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	}
 
 	// Wait until the world has asked the question. If ctx ends before that, the question isn't
-	// asked at all. Either way, nothing reads arg after this.
+	// asked at all. In both cases, nothing reads arg after this.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	askErr := errNotAsked
 	err = w.runInDispatch(func() { askErr = r.ask(q, arg, time.Time{}) }, wait)
@@ -333,7 +333,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 		return
 	}
 
-	// If the codec may refuse the answer, find out even if the asker is this world.
+	// Encode the answer for this world, too, if only to find out whether the codec refuses it.
 	e := codec.NewEncoder()
 	defer e.Release()
 	if q.conn != nil || m.codec.Refuses() {
@@ -352,7 +352,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	}
 }
 
-// A typedHandler is the answerHandler for answers of type R.
+// A typedHandler is the answerHandler for answers of type R. Its methods implement that interface.
 type typedHandler[R any] struct {
 	m      *method        // the answer
 	then   func(R, error) // called once, by finish
@@ -364,8 +364,8 @@ func (h *typedHandler[R]) decode(c *Conn, payload []byte) error {
 		return h.m.undecodable(len(payload), err)
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
-		// The payload is valid only during this call, but the asker may keep the answer, and a
-		// goroutine in Ask reads it later.
+		// Copy the payload, which is valid only during this call. The asker may keep the answer,
+		// and a goroutine in Ask reads it later.
 		*raw = retain(raw).(Raw)
 	}
 	if h.m.refers {

@@ -23,8 +23,8 @@ const (
 	isAnswer
 )
 
-// requests are the open requests between this side and its peer on one connection, or the open
-// requests of a world to itself. They are used only by the world's goroutine.
+// requests are the open requests of one connection, in both directions, or a world's open requests
+// to itself. They are used only by the world's goroutine.
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that we have asked
 	questions ask.Table[*question] // the peer's questions that we are going to answer later
@@ -45,7 +45,7 @@ type inquiry struct {
 	number   uint64        // 0 until it is asked
 	limit    time.Duration // from ThenWithin; 0 if Config.RequestTime or the context of Ask applies
 	handler  answerHandler
-	blocking bool // a goroutine in Ask waits; otherwise the game gets a call
+	blocking bool // a goroutine in Ask is waiting; otherwise the request was made by Then
 }
 
 // An answerHandler gets the answer to one of our questions. It is a *typedHandler without its
@@ -127,15 +127,15 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	if _, runs := c.requests.questions.Get(number); runs || c.waiting.hasQuestion(number) {
 		return violationf(PayloadFail, "%v: question %d asked twice", m, number)
 	}
-	if reason := w.dropReason(c, a, m); reason != drops.None {
+	if reason := w.admitCall(c, a, m); reason != drops.None {
 		w.dropQuestion(c, a, m, number, reason)
 		return nil
 	}
 	return w.runCall(c, a, m, number, argument)
 }
 
-// takeAnswer handles the peer's answer to one of our questions. Answers that are late, arrive
-// twice or match no question are dropped and counted.
+// takeAnswer handles the peer's answer to one of our questions. Answers that are late, duplicate or
+// match no question are dropped and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *World) giveUp(q *inquiry) {
 }
 
 // tellCanceled tells the side that should answer an inquiry that nobody is waiting for the answer
-// any more.
+// any longer.
 func (w *World) tellCanceled(q *inquiry) {
 	if q.conn == nil {
 		if theirs, ok := w.requests.questions.Take(q.number); ok {
@@ -199,7 +199,7 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn does what expire does, for the world's inquiries to itself. If the world is closed, it
+// expireOwn is like expire, but for the world's inquiries to itself. If the world is closed, it
 // ends all of them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
@@ -244,7 +244,7 @@ func (q *inquiry) notify(err error) {
 		return
 	}
 
-	// We may be inside another function of the game, so this one has to run later, as a task.
+	// Another function of the game may be running, so this one has to run later, as a task.
 	doing := tasks.Doing{What: "the function for the answer of ", Of: q.method}
 	w.game.Later(q.conn, doing, func() { q.handler.finish(err) })
 	w.drive.Signal()
@@ -270,14 +270,14 @@ func (r *requests) hasOpen(a *Actor) bool {
 
 // endOf ends the requests of an actor that is ending or whose channel is closing.
 func (r *requests) endOf(a *Actor, reason CloseReason) {
-	switch {
-	case r.asked.Len()+r.questions.Len() == 0:
-		// Usually there are none, so save the cost of the errors.
-	case reason == Dormancy:
-		r.end(a, fmt.Errorf("%v went dormant: %w", a, ErrDormant))
-	default:
-		r.end(a, fmt.Errorf("%v ended or its channel closed (%v): %w", a, reason, ErrClosed))
+	if r.asked.Len()+r.questions.Len() == 0 {
+		return // the usual case, in which the errors below are a waste
 	}
+	cause := fmt.Errorf("%v ended or its channel closed (%v): %w", a, reason, ErrClosed)
+	if reason == Dormancy {
+		cause = fmt.Errorf("%v went dormant: %w", a, ErrDormant)
+	}
+	r.end(a, cause)
 }
 
 // errorFor returns the error for an answer whose verdict is not Answered.

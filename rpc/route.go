@@ -128,7 +128,7 @@ func (p plan) carryOut(a *Actor, m *method, number uint64, arg any, keep func() 
 	e := codec.NewEncoder()
 	defer e.Release()
 
-	// If the codec may refuse the argument, find out even if the call only runs here.
+	// Encode the argument of a call that only runs here, too, if the codec may refuse it.
 	if p.remote || m.codec.Refuses() {
 		e.Buf = m.appendID(e.Buf)
 		if number > 0 {

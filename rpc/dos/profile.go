@@ -196,7 +196,9 @@ const (
 )
 
 // String returns the name of the field.
-func (k loadKind) String() string { return [...]string{"", "Calls", "Bytes", "Time"}[k] }
+func (k loadKind) String() string { return loadNames[k] }
+
+var loadNames = [...]string{noLoad: "", callsLoad: "Calls", bytesLoad: "Bytes", timeLoad: "Time"}
 
 // reached returns the kind of the first part of used that reaches the quota l, or noLoad if none
 // does.

@@ -205,7 +205,7 @@ var mistakes = map[string]struct {
 			w, _ := rpc.NewWorld(rpc.Config{})
 			net.Server(w)
 		}
-	}, "its World.Close was not called"},
+	}, "the network already has a server"},
 	"crash": {func(net *rpctest.Network) { net.Crash(nil) }, "Crash of a world that is not in this network"},
 	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }

@@ -501,7 +501,7 @@ func TestRequestsWithLimitsOfTheirOwn(t *testing.T) {
 		none := buy.ThenWithin(0, s.there.actor, offer{}, func(receipt, error) { t.Error("the function ran") })
 		require.ErrorIs(t, requestError(t, none), context.DeadlineExceeded)
 		require.ErrorContains(t, none, "Shop.Buy has no answer: time limit of 0s")
-		require.ErrorContains(t, buy.ThenWithin(time.Second, s.there.actor, offer{}, nil), "no function")
+		require.ErrorContains(t, buy.ThenWithin(time.Second, s.there.actor, offer{}, nil), "nil function")
 		net.Advance(time.Second)
 	})
 }
