@@ -35,7 +35,7 @@ type handshake struct {
 	ctx      context.Context // for Authenticate; done when the handshake ends
 	deadline time.Time       // of the whole handshake
 	timer    *time.Timer     // fires at deadline, or earlier: see HelloTimeout and mismatchTime
-	mismatch *CloseError     // the error to close with when timer fires; nil unless the classes differ
+	mismatch *CloseError     // closes the connection when timer fires; nil unless classes differ
 
 	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
 	// time, so with a capacity of 1 no sender has to wait.

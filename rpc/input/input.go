@@ -67,8 +67,8 @@ func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 // maxTick returns the highest tick. Neither end makes or accepts a tick beyond it.
 func (h *Handle[I]) maxTick() uint64 { return uint64(maxTickTime / h.tick) }
 
-// A batch is a client's message. It contains the inputs of consecutive ticks, most of which may have
-// arrived before. A batch without inputs just asks for an answer.
+// A batch is a client's message. It contains the inputs of consecutive ticks, most of which may
+// have arrived before. A batch without inputs just asks for an answer.
 type batch[I any] struct {
 	First  uint64 // tick of the first input
 	Seen   uint64 // newest server tick whose outcome the client has seen
