@@ -11,22 +11,22 @@ type Account interface {
 	// because no later message can be delivered before it has arrived.
 	Hold(n int64, awaited bool) bool
 
-	// Drop is called when the machine doesn't hold n bytes of content any more, or when its
-	// owner charges them elsewhere.
+	// Drop is called when the machine no longer holds n bytes of content, or when its owner
+	// charges them elsewhere.
 	Drop(n int64)
 
 	// Borrow charges for n bytes that no credit has promised room for. It charges nothing and
 	// returns false if there's no memory.
 	Borrow(n int64, awaited bool) bool
 
-	// Repay is called when the machine doesn't hold n borrowed bytes any more.
+	// Repay is called when the machine no longer holds n borrowed bytes.
 	Repay(n int64)
 }
 
-// Allocated returns how much heap memory an allocation of n bytes can take.
+// Allocated returns the maximum size of the heap memory that an allocation of n bytes uses.
 //
 // The runtime's size classes are up to 16 bytes apart below 64 bytes, and up to 3/16 above that
-// (4,097 bytes take 4,864). More than 32 KiB take whole pages of 8 KiB.
+// (4,097 bytes use 4,864). Allocations of more than 32 KiB use whole pages of 8 KiB.
 func Allocated(n int64) int64 {
 	const largest, page = 32 << 10, 8 << 10
 	if n > largest {
@@ -35,5 +35,5 @@ func Allocated(n int64) int64 {
 	return min(n+n*3/16+16, largest)
 }
 
-// ChunkBytes returns how much memory a chunk with that many slices takes, in bytes.
+// ChunkBytes returns the number of bytes of memory that a chunk with that many slices uses.
 func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }

@@ -13,19 +13,20 @@ const (
 	probePackets = 2
 
 	// After outageTimeouts consecutive probe timeouts, we assume an outage. Until it is over, we
-	// send only probes, because quic-go's window doesn't shrink on timeouts.
+	// send only probes, because quic-go's window doesn't shrink on timeouts. A single timeout
+	// doesn't suffice, because losing the last slices in flight is enough to cause one.
 	outageTimeouts = 2
 
-	// maxHeldRTT limits the round trip that we measure across an outage on a short path. (Only a
+	// maxHeldRTT limits the round trip that we measure across an outage on a short path. Only a
 	// slice that was sent just once can show that the path has become longer, but during an outage
-	// every slice is sent again.)
+	// every slice is sent again. A second is longer than the round trip of nearly any path.
 	maxHeldRTT = time.Second
 )
 
 // A control is the loss detector and congestion controller for a path that doesn't report fates. It
-// decides when slices may be sent and which of them are lost. In addition to the path's own window,
-// it has a gate. It also has the loss thresholds of RFC 9002, section 6.1, and a probe timer. Its
-// round trips include the delay of the peer's acks, which is at most ackDelay.
+// decides when slices may be sent, within the path's own window and that of a gate. It decides
+// which slices are lost by the thresholds of RFC 9002, section 6.1, and by a probe timer. Its round
+// trips include the delay of the peer's acks, which is at most ackDelay.
 type control struct {
 	gate   recovery.Gate
 	losses recovery.Losses
@@ -37,14 +38,14 @@ type control struct {
 
 	// Probing.
 	timeouts int  // probe timeouts in a row
-	answered bool // an ack has come since a timeout, but perhaps only for earlier sendings
+	answered bool // an ack arrived after a timeout, but perhaps only for earlier sendings
 	probes   int  // number of slices that may be sent as probes
 
 	lost uint64 // number of slices that a threshold has declared lost
 }
 
-// begin starts over on another path, whose sendings are numbered from firstNumber.
-func (c *control) begin(firstNumber uint64) {
+// restart starts over on another path, whose sendings are numbered from firstNumber.
+func (c *control) restart(firstNumber uint64) {
 	c.firstNumber = firstNumber
 	c.timeouts = 0
 	c.answered = false
@@ -52,8 +53,8 @@ func (c *control) begin(firstNumber uint64) {
 	c.losses.Next = 0
 }
 
-// maySend reports whether we may send another slice. If no slice is in flight, we always may. The
-// probe timer doesn't run in that case, so nothing else would make us send.
+// maySend reports whether we may send another slice. If no slice is in flight, we always may,
+// because the probe timer doesn't run in that case and nothing else would make us send.
 func (c *control) maySend(f *flight) bool {
 	if c.probes > 0 || f.count == 0 {
 		return true
@@ -61,14 +62,14 @@ func (c *control) maySend(f *flight) bool {
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited is called when the path could take more than we send. inFlight is the number of
-// bytes in flight.
-func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
+// underused is called when the path could take more than we send. bytes is the number of bytes in
+// flight.
+func (c *control) underused(bytes int) { c.gate.Limited(bytes) }
 
-// ranDry is called when there is nothing more to send, not even as a probe. inFlight is the number
-// of bytes in flight.
-func (c *control) ranDry(inFlight int) {
-	c.limited(inFlight)
+// ranDry is called when there is nothing more to send, not even as a probe. bytes is the number of
+// bytes in flight.
+func (c *control) ranDry(bytes int) {
+	c.underused(bytes)
 	c.probes = 0
 }
 
@@ -81,60 +82,67 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked holds what an ack tells us about sendings whose fate we didn't know.
-type acked struct {
-	first bool          // it's the first ack for some sending on this path
-	high  uint64        // number of the newest sending that surely arrived, plus one; 0 if none
-	timed uint64        // the same for slices that were sent only once, whose round trip we know
-	least time.Duration // minimum round trip that a slice sent twice has shown; 0 if unknown
+// An ackInfo holds what an ack tells us about sendings whose fate we didn't know.
+type ackInfo struct {
+	first  bool          // it's the first ack for some sending on this path
+	high   uint64        // number of the newest sending that certainly arrived, plus one; 0 if none
+	timed  uint64        // the same for slices that were sent only once, whose round trip we know
+	minRTT time.Duration // lower bound of the round trip, from a slice sent twice; 0 if unknown
 }
 
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
-// time. Afterward, the caller marks their sendings as arrived.
-func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
+// time. Afterward, the caller must mark their sendings as arrived.
+func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a ackInfo) {
 	for i, newest := range of.newest {
 		number := newest - 1
 		if !fresh.Has(i) || number < c.firstNumber {
 			continue
 		}
 		s := f.get(number)
-		if s != nil && s.fate == landed {
+		if s != nil && s.fate == arrived {
 			continue
 		}
 		a.first = true
 		if s == nil {
-			// We declared it lost so long ago that the flight has forgotten it.
+			// We declared it lost so long ago that the flight no longer has it.
 			continue
 		}
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
-		// The sending that we're looking at may be a resend that came too late for this ack.
-		tooSoon := since < c.gate.Min/2
-		if s.fate == lost || s.again && tooSoon && of.givenUp.Has(i) {
-			took := since
-			if s.again {
-				// An earlier sending may have arrived, and we don't know how long that took.
-				took = 0
-			}
-			c.losses.Spurious(t, took)
-		}
+		c.checkSpurious(t, s, since, of.givenUp.Has(i))
 		if s.again && since < c.gate.Min {
-			// Too soon to be this sending, so an earlier one has arrived.
+			// This is too soon for the resend, so an earlier sending has arrived.
 			continue
 		}
 		a.high = max(a.high, newest)
 		if !s.again {
 			a.timed = max(a.timed, newest)
 		} else if since > c.gate.Current() {
-			a.least = max(a.least, since)
+			a.minRTT = max(a.minRTT, since)
 		}
 	}
 	return a
 }
 
+// checkSpurious tells the loss detector if a slice arrived that we had declared lost. s is the
+// slice's newest sending, which left the time since ago. givenUp is set if any was declared lost.
+func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration, givenUp bool) {
+	// If the newest sending left too recently for this ack, an earlier one must have arrived.
+	tooSoon := s.again && since < c.gate.Min/2
+	if s.fate != lost && !(tooSoon && givenUp) {
+		return
+	}
+	took := since
+	if s.again {
+		// An earlier sending may have arrived, and we don't know how long that took.
+		took = 0
+	}
+	c.losses.Spurious(t, took)
+}
+
 // learn updates the path's measurements after an ack of chunk id, and declares slices lost if
-// the ack shows it.
-func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
+// the ack shows that they were.
+func (c *control) learn(t time.Duration, o *outbox, id uint16, a ackInfo) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.gate.Held(t, maxHeldRTT)
 	}
@@ -146,10 +154,10 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 		s := o.flight.At(a.timed - 1)
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
-	case a.least > 0:
-		// If a queue has built up, all slices in it are sent again before they are acked. This is
-		// the only way to measure such a queue.
-		c.gate.Update(t, a.least, 0)
+	case a.minRTT > 0:
+		// If a long queue has built up, all slices in it are sent again before they are acked, so
+		// this is the only way to measure such a queue.
+		c.gate.Update(t, a.minRTT, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)
@@ -166,7 +174,8 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.dropDecided()
-	// Go through the sendings, oldest first, until one isn't overdue yet. Later ones aren't either.
+	// Go through the sendings, oldest first, until one isn't overdue yet, because later ones aren't
+	// either.
 	for ; ok && n < c.reached; n++ {
 		place := high // if it's of another chunk, look only at the time
 		if o.flight.At(n).id == id {
@@ -193,19 +202,18 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 }
 
 // checkLost declares a sending lost if it exceeds a threshold, and reports whether its fate is
-// known now. The packet threshold goes by place rather than by the sending's own number.
-func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) bool {
+// known now. The packet threshold uses place instead of the sending's own number.
+func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) (known bool) {
 	s := o.flight.At(number)
-	switch {
-	case s.fate != flying:
-		// We know its fate already.
-	case !c.losses.Check(t, place, s.at):
-		return false
-	default:
-		c.lost++
-		o.chunk(uint64(s.id)).givenUp.Set(int(s.index))
-		c.lose(o, number)
+	if s.fate != inFlight {
+		return true
 	}
+	if !c.losses.Check(t, place, s.at) {
+		return false
+	}
+	c.lost++
+	o.chunk(uint64(s.id)).givenUp.Set(int(s.index))
+	c.lose(o, number)
 	return true
 }
 
@@ -216,14 +224,23 @@ func (c *control) lose(o *outbox, number uint64) {
 	o.lose(number)
 }
 
-// timeoutAt returns when the next probe is due. ok is false if nothing is in flight or probes are
+// probeAt returns when the next probe is due. ok is false if nothing is in flight or probes are
 // still waiting to be sent.
-func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
+func (c *control) probeAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
-// stopped reports whether the process seems to have been stopped for a while. If it had been
-// running, it would have sent the probes of outageTimeouts timeouts by now.
+// nextTimeout returns when advance has something to do. ok is false if no timer is running.
+func (c *control) nextTimeout(f *flight) (at time.Duration, ok bool) {
+	at, ok = c.probeAt(f)
+	if next := c.losses.Next; next != 0 && (!ok || next < at) {
+		return next, true
+	}
+	return at, ok
+}
+
+// stopped reports whether the process seems to have been stopped for a while, because a running one
+// would have sent the probes of outageTimeouts timeouts since it last sent or heard something.
 func (c *control) stopped(t time.Duration) bool {
 	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
 }
@@ -234,7 +251,7 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detect(t, o, 0, 0)
 	}
-	if at, ok := c.timeoutAt(&o.flight); !ok || t < at {
+	if at, ok := c.probeAt(&o.flight); !ok || t < at {
 		return
 	}
 	lost := probePackets

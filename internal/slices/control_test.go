@@ -180,7 +180,7 @@ func TestHeldSlicesWait(t *testing.T) {
 func TestFlightForgetsWhatHasLanded(t *testing.T) {
 	var f flight
 	for range 10 * firstSendings {
-		f.land(f.At(f.launch(sending{size: Datagram})), landed)
+		f.settle(f.At(f.launch(sending{size: Datagram})), arrived)
 	}
 	require.Equal(t, firstSendings, f.Cap())
 	require.Zero(t, f.bytes)
@@ -283,15 +283,15 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	c.reached = 12
 	c.gate.Assume(100*time.Millisecond, 0)
 	o.flight.At(8).at = 0 // which does not happen: who looks at it finds it lost
-	o.flight.At(11).fate = landed
+	o.flight.At(11).fate = arrived
 	lost := func(at time.Duration, id uint16, high uint64) (numbers []uint64) {
 		before := make(map[uint64]bool)
 		for n := range uint64(12) {
-			before[n] = o.flight.At(n).fate == flying
+			before[n] = o.flight.At(n).fate == inFlight
 		}
 		c.detect(at, &o, id, high)
 		for n := range uint64(12) {
-			if before[n] && o.flight.At(n).fate != flying {
+			if before[n] && o.flight.At(n).fate != inFlight {
 				numbers = append(numbers, n)
 			}
 		}

@@ -170,7 +170,7 @@ func TestCarrierAloneTellsLosses(t *testing.T) {
 		}
 		require.NoError(t, b.Receive(now, packet))
 	}
-	now = now.Add(fatedAcks.delay)
+	now = now.Add(rareAcks.delay)
 	require.NoError(t, b.Advance(now))
 	packet, _, ok := b.AppendPacket(now, nil, Datagram)
 	require.True(t, ok, "an ack")
@@ -212,7 +212,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 		sent = append(sent, content(partBytes))
 		require.NoError(t, a.Send(sent[len(sent)-1], memory{}))
 	}
-	now, first := a.unkept.since, true
+	now, first := a.keepTimer.since, true
 	for turn := 0; !a.out.idle(); turn++ {
 		require.Less(t, turn, 100)
 		a.pass(now, b, func(payload []byte) bool {
@@ -271,7 +271,7 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	for _, message := range sent {
 		require.NoError(t, a.Send(message, memory{}))
 	}
-	now := a.unkept.since
+	now := a.keepTimer.since
 	first := true
 	a.pass(now, b, func([]byte) bool { dropped := first; first = false; return dropped })
 	require.NotZero(t, b.in.refused)
@@ -303,7 +303,7 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	message := content(partBytes)
 	all := slicesOf(t, &a.out, message)
-	var r repairs
+	var r repairMaker
 	for range 256 { // then the loss is believed
 		r.loss.Note()
 	}
@@ -321,7 +321,7 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	receive(all[1])
 	require.Equal(t, [][]byte{message}, b.in.drain())
 	require.EqualValues(t, 2, b.in.restorer.restored)
-	require.Zero(t, b.in.restorer.held)
+	require.Zero(t, b.in.restorer.count)
 }
 
 // FuzzFates passes arbitrary payloads to both ends of a path that reports fates,
@@ -349,9 +349,9 @@ func FuzzFates(f *testing.F) {
 			if random.IntN(10) == 0 {
 				_ = a.Receive(now, bytes.Clone(foreign))
 			}
-			b.in.giveBack(b.in.drain())
+			b.in.recycle(b.in.drain())
 		}
-		require.LessOrEqual(t, b.in.restorer.held, maxHeldRepairs)
+		require.LessOrEqual(t, b.in.restorer.count, maxHeldRepairs)
 		require.GreaterOrEqual(t, b.in.memory.account.(*room).left, int64(-256*Size))
 	})
 }
@@ -363,13 +363,13 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 	for room := int64(0); room < 64<<10; room += 1 << 10 {
 		pool := budget.NewPool(ReceiverBytes + room)
 		account := budget.NewAccount(pool, budget.Terms{Floor: 1 << 30, Early: 1 << 30})
-		b := newInbox(account, fatedAcks)
+		b := newInbox(account, rareAcks)
 		for range 3 {
-			b.slice(netsim.Epoch, chunk.Slice{ChunkID: Places + 44, Index: 0, Count: PartSlices, Data: make([]byte, Size)})
+			b.addSlice(netsim.Epoch, chunk.Slice{ChunkID: Places + 44, Index: 0, Count: PartSlices, Data: make([]byte, Size)})
 			_, have := b.memory.partial(Places + 44)
 			sums, _ := account.Charge()
 			require.Equal(t, have.Count != 0, sums.Held > 0, "%d bytes: charged %+v", room, sums)
-			require.Equal(t, have.Count != 0, b.open == 1)
+			require.Equal(t, have.Count != 0, b.incomplete == 1)
 		}
 	}
 }

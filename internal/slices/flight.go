@@ -10,9 +10,9 @@ import (
 type fate uint8
 
 const (
-	flying fate = iota
+	inFlight fate = iota
 	lost
-	landed
+	arrived
 )
 
 // A sending is one transmission of a slice.
@@ -39,8 +39,7 @@ type flight struct {
 // launch adds a sending and returns its number.
 func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
-		// The ring may then not have to grow.
-		f.dropDecided()
+		f.dropDecided() // the ring may then not have to grow
 	}
 	newest := f.Push(firstSendings)
 	*newest = s
@@ -57,20 +56,20 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land sets the fate of a sending. A sending that we have declared lost may still arrive.
-func (f *flight) land(s *sending, as fate) {
-	if s.fate == flying {
+// settle sets the fate of a sending. A sending that we have declared lost may still arrive.
+func (f *flight) settle(s *sending, as fate) {
+	if s.fate == inFlight {
 		f.bytes -= int(s.size)
 		f.count--
 	}
 	s.fate = as
 }
 
-// dropDecided drops the sendings whose fate is known up to the oldest in flight, and returns that
-// one. ok is false if none is in flight.
+// dropDecided drops the sendings before the oldest one in flight, since their fates are known, and
+// returns the number of that one. ok is false if none is in flight.
 func (f *flight) dropDecided() (first uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
-		if f.At(f.Oldest).fate == flying {
+		if f.At(f.Oldest).fate == inFlight {
 			return f.Oldest, true
 		}
 	}

@@ -14,12 +14,12 @@ import (
 // chunk only when the world's budget is exhausted. Even then, we never refuse the chunk that all
 // others are waiting for.
 type inbox struct {
-	memory   chunkMemory
-	acks     ackTimer
-	restorer restorer
-	read     uint16   // ID of the next chunk to be delivered
-	open     int      // number of chunks that have begun to arrive and aren't delivered yet
-	messages [][]byte // complete messages that haven't been taken yet, in order
+	memory     chunkMemory
+	acks       ackTimer
+	restorer   restorer
+	next       uint16   // ID of the next chunk to be delivered
+	incomplete int      // number of chunks that have some of their slices, but not all
+	messages   [][]byte // complete messages that haven't been taken yet, in order
 
 	refused, malformed uint64 // see Stats
 }
@@ -28,133 +28,135 @@ func newInbox(account Account, pace ackPace) inbox {
 	return inbox{memory: chunkMemory{account: account}, acks: ackTimer{pace: pace}}
 }
 
-// slice handles a slice, and reports whether that completed a message.
-func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
-	whole = in.add(now, s)
-	return in.restore(now, s.ChunkID) || whole
+// addSlice handles a slice, and reports whether that completed a message.
+func (in *inbox) addSlice(now time.Time, s chunk.Slice) (completed bool) {
+	before := len(in.messages)
+	in.insert(now, s)
+	in.restore(now, s.ChunkID)
+	return len(in.messages) > before
 }
 
-// repair handles a repair slice, and reports whether that completed a message.
-func (in *inbox) repair(now time.Time, r repair) (whole bool) {
-	if !in.misses(r.id) {
-		// We have delivered this chunk already.
+// addRepair handles a repair slice, and reports whether that completed a message.
+func (in *inbox) addRepair(now time.Time, r repair) (completed bool) {
+	if !in.awaits(r.id) {
 		return false
 	}
+	before := len(in.messages)
 	switch in.restorer.keep(r, in.memory.account) {
 	case contradicts:
 		in.malformed++
 	case noRoom:
 		in.refused++
 	case kept:
-		return in.restore(now, r.id)
+		in.restore(now, r.id)
 	}
-	return false
+	return len(in.messages) > before
 }
 
 // restore restores the missing slices of a chunk, if enough slices and repair slices have arrived.
-// It reports whether that completed a message.
-//
 // It is called after each slice as well as after each repair slice, since either may be the last
 // one that we need.
-func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
+func (in *inbox) restore(now time.Time, id uint16) {
 	set := in.restorer.set(id)
 	if set == nil {
-		return false
+		return
 	}
 	data, have := in.memory.partial(id)
 	got := have.Acked.Count()
 	switch {
-	case !in.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
-		// The repair slices are no longer useful, or contradict the slices that have arrived.
-		in.restorer.drop(id, in.memory.account)
-		return false
+	case !in.awaits(id), got == set.count:
+		// The chunk is complete without the repair slices.
+	case have.Count != 0 && have.Count != set.count:
+		// The repair slices contradict the slices that arrived.
 	case got+set.Have < set.count:
-		return false
+		return
+	default:
+		in.insertMissing(now, set, data, have)
 	}
-	defer in.restorer.drop(id, in.memory.account)
+	in.restorer.drop(id, in.memory.account)
+}
+
+// insertMissing restores the slices that a chunk is missing, and inserts them. have says which
+// slices are in data.
+func (in *inbox) insertMissing(now time.Time, set *repairSet, data []byte, have chunk.Ack) {
 	page := pages.Take()
 	defer pages.Give(page)
 	for i, shard := range set.restore(page, data, have) {
 		if !have.Acked.Has(i) {
 			in.restorer.restored++
-			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.unpad(i, shard)}
-			whole = in.add(now, s) || whole
+			in.insert(now, chunk.Slice{ChunkID: set.id, Index: i, Count: set.count, Data: set.unpad(i, shard)})
 		}
 	}
-	return whole
 }
 
-// add inserts a slice, and reports whether that completed a message.
-func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
-	if !in.equip() {
+// insert adds a slice to its chunk and collects the messages that it completes. It refuses the
+// slice if there's no room for the chunk.
+func (in *inbox) insert(now time.Time, s chunk.Slice) {
+	if !in.ensureReceiver() {
 		in.refused++
-		return false
+		return
 	}
 	_, have := in.memory.partial(s.ChunkID)
-	switch begins := have.Count == 0 && in.misses(s.ChunkID); {
-	case !begins:
-		in.memory.receiver.Insert(now, s)
-	case !in.begin(now, s):
-		// There's no room for another chunk.
+	if have.Count != 0 || !in.awaits(s.ChunkID) {
+		// The slice needs no more memory: its chunk has begun to arrive, or we no longer want it.
+		in.memory.insert(now, s)
+	} else if in.insertFirst(now, s) {
+		in.incomplete++
+	} else {
 		in.refused++
 	}
-	whole = in.collect()
-	if _, due := in.memory.receiver.NextTimeout(); due {
-		in.acks.ask(now, in.open)
+	in.collect()
+	if in.memory.ackDue() {
+		in.acks.ask(now, in.incomplete)
 	}
-	return whole
 }
 
-// equip creates the receiver when the first slice arrives. It returns false if there's no room
-// for it.
-func (in *inbox) equip() bool {
-	if in.memory.equip() {
+// ensureReceiver creates the receiver when the first slice arrives. It returns false if there's no
+// room for it.
+func (in *inbox) ensureReceiver() bool {
+	if in.memory.ensureReceiver() {
 		return true
 	}
-	in.makeRoom()
-	return in.memory.equip()
+	in.dropRepairs()
+	return in.memory.ensureReceiver()
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The
-// account keeps room in reserve for the chunk that we are waiting for, because no later message can
-// be delivered before it.
-func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
-	ahead := int(s.ChunkID - in.read)
-	awaited := s.ChunkID == in.read && len(in.messages) == 0
-	begun := in.memory.begin(now, s, ahead, awaited)
-	if !begun && awaited {
-		in.makeRoom()
-		begun = in.memory.begin(now, s, ahead, awaited)
+// insertFirst inserts the first slice of a chunk, and reports whether there was room for the chunk.
+// The account keeps room in reserve for the chunk that we are waiting for, because no later message
+// can be delivered before it. For the same reason we drop repair slices to make room for that chunk.
+func (in *inbox) insertFirst(now time.Time, s chunk.Slice) bool {
+	ahead := int(s.ChunkID - in.next)
+	awaited := ahead == 0 && len(in.messages) == 0
+	if in.memory.insertFirst(now, s, ahead, awaited) {
+		return true
 	}
-	if begun {
-		in.open++
+	if !awaited {
+		return false
 	}
-	return begun
+	in.dropRepairs()
+	return in.memory.insertFirst(now, s, ahead, awaited)
 }
 
-// collect moves complete messages to the end of messages, in order. It reports whether there
-// were any.
-func (in *inbox) collect() (whole bool) {
+// collect moves complete messages to the end of messages, in order.
+func (in *inbox) collect() {
 	for {
-		_, data, ok := in.memory.receiver.Chunk()
+		data, ok := in.memory.takeChunk()
 		if !ok {
-			return whole
+			return
 		}
-		in.read++
-		in.open--
+		in.next++
+		in.incomplete--
 		in.messages = append(in.messages, data)
-		whole = true
 	}
 }
 
-// makeRoom frees all repair slices. We can do without them, because the chunk that needs room comes
-// before any chunk that they might restore.
-func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
+// dropRepairs frees all repair slices.
+func (in *inbox) dropRepairs() { in.restorer.dropAll(in.memory.account) }
 
-// misses reports whether a chunk is still to be delivered.
-func (in *inbox) misses(id uint16) bool { return id-in.read < Pipeline }
+// awaits reports whether a chunk has not been delivered yet.
+func (in *inbox) awaits(id uint16) bool { return id-in.next < Pipeline }
 
-// nextAck returns the next ack that is due.
+// nextAck takes the next ack that is due.
 func (in *inbox) nextAck(now time.Time) (chunk.Ack, bool) {
 	return in.acks.next(now, in.memory.receiver)
 }
@@ -175,40 +177,43 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the complete messages. They belong to the caller until it calls giveBack. Before
-// that, the caller must release them.
+// take returns the complete messages. The caller owns them until it passes them to release and then
+// to recycle.
 func (in *inbox) take() [][]byte {
-	whole := in.messages
+	messages := in.messages
 	in.messages = nil
-	return whole
+	return messages
 }
 
-// giveBack takes back the memory of messages that were released.
-func (in *inbox) giveBack(whole [][]byte) {
-	for i, message := range whole {
+// release takes a message off the account. It may be called on any goroutine, because it uses only
+// the account, which never changes.
+func (in *inbox) release(message []byte) { in.memory.release(message) }
+
+// recycle keeps the memory of released messages for reuse.
+func (in *inbox) recycle(messages [][]byte) {
+	for i, message := range messages {
 		if cap(message) == pages.Size {
 			pages.Give((*pages.Page)(message[:pages.Size]))
 		}
-		whole[i] = nil
+		messages[i] = nil
 	}
 	if in.messages == nil {
-		in.messages = whole[:0]
+		in.messages = messages[:0]
 	}
 }
 
 // discard drops everything. It leaves the account's charge as it is.
 func (in *inbox) discard() {
-	in.memory.receiver = nil
-	in.memory.places = 0 // keep the account, because Release may be reading it
+	in.memory.discard()
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
-	in.messages, in.open = nil, 0
+	in.messages, in.incomplete = nil, 0
 }
 
 // trim frees spare memory.
 func (in *inbox) trim() {
-	if in.open == 0 {
-		in.memory.narrow()
+	if in.incomplete == 0 {
+		in.memory.shrink()
 	}
 	if len(in.messages) == 0 {
 		in.messages = nil

@@ -18,37 +18,41 @@ const (
 	firstUnsent = 64 << 10
 
 	// minUnsent is the number of bytes that may always be queued on a path that reports fates,
-	// however slow it is. These bytes don't delay play (the game's own traffic).
+	// however slow it is. These bytes don't delay play (the game's own traffic), because the carrier
+	// sends play first.
 	minUnsent = 64 << 10
 
 	// maxAckBytes is the maximum size of a datagram with an ack.
 	maxAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// AppendPacket numbers each datagram, so that Unsent and Fate can refer to it. A slice has the
-// number of its sending (see flight). An ack has ackNumber plus the ID of its chunk. We needn't
-// distinguish repair slices, so all of them have otherNumber.
+// AppendPacket numbers each datagram, so that Unsent and Fate can refer to it. A slice is
+// numbered by its flight, and an ack is ackNumber plus the ID of its chunk. All repair slices share
+// repairNumber, because we never send one again.
 const (
-	ackNumber   = 1 << 63
-	otherNumber = 1 << 62
+	ackNumber    = 1 << 63
+	repairNumber = 1 << 62
 )
 
 // A Machine is one end of a connection's slice protocol. Each of its datagrams holds one packet of
 // package chunk, or a repair slice. It counts and drops datagrams that it can't parse, but they
 // don't end any transfer. It is not safe for concurrent use, except for Release.
+//
+// The link drives it through the interface link.Extension. Its owner, a streamer, adds the missing
+// method Drained.
 type Machine struct {
-	protocol byte // first byte of its datagrams
+	protocol byte // first byte of datagrams with slices and acks
 	out      outbox
 	in       inbox
 
 	// The path.
-	path    recovery.Path // set by SetPath
-	control control       // used unless the path reports fates
-	repairs repairs       // used if the path reports fates
-	fated   uint64        // slices sent on paths that report fates
-	ackDue  bool          // Advance found an ack due, so NextTimeout needn't return its time again
-	left    leftPath      // the path before the last change
-	unkept  unkept        // resends slices that have arrived but were never acked by the peer
+	path          recovery.Path // set by SetPath
+	control       control       // used unless the path reports fates
+	repairs       repairMaker   // used if the path reports fates
+	sentWithFates uint64        // slices sent on paths that report fates
+	ackDue        bool          // Advance found an ack due, so NextTimeout needn't return its time again
+	oldPath       oldPath       // the path before the last change
+	keepTimer     keepTimer     // resends slices that arrived but that the peer never acked
 
 	// For the link.
 	held          bool             // slices must wait for the rate or the pacer; set by Hold
@@ -58,9 +62,9 @@ type Machine struct {
 
 	active time.Time // when a slice was last sent or received; zero once trim has freed memory
 
-	// For the owner, a streamer.
+	// For the owner.
 	ended    bool          // the owner has no more messages for now; set by End
-	watching bool          // a Watch waits for Open(queue)
+	watching bool          // a Watch waits until Open(queue) is true
 	queue    time.Duration // set by Watch
 	wake     bool          // returned and cleared by Wake
 }
@@ -69,11 +73,11 @@ type Machine struct {
 // chunks from 0, an end can have only one machine per protocol byte. Memory that the peer makes it
 // hold is charged to account.
 func New(protocol byte, account Account) *Machine {
-	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
+	return &Machine{protocol: protocol, in: newInbox(account, quickAcks)}
 }
 
-// Receive handles a datagram from the peer. The datagram still belongs to the caller. Receive
-// always returns nil.
+// Receive handles a datagram from the peer. The datagram still belongs to the caller. The error,
+// which link.Machine requires, is always nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -95,7 +99,9 @@ func (m *Machine) receiveChunk(now time.Time, packet []byte) {
 		m.in.malformed++
 	case p.Kind == chunk.KindSlice:
 		m.active = now
-		m.wake = m.in.slice(now, p.Slice) || m.wake
+		if m.in.addSlice(now, p.Slice) {
+			m.wake = true
+		}
 	default:
 		m.receiveAck(now, &p.Ack)
 	}
@@ -108,37 +114,46 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 		m.in.malformed++
 		return
 	}
-	m.wake = m.in.repair(now, r) || m.wake
+	if m.in.addRepair(now, r) {
+		m.wake = true
+	}
 }
 
-// receiveAck handles an ack. The slices that it acknowledges are freed. On a path that doesn't
-// report fates, an ack also shows which slices are lost and how long the round trip is.
+// receiveAck handles an ack, and frees the slices that it acknowledges. On a path that doesn't
+// report fates, an ack also shows which slices were lost and how long the round trip is.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.newlyAcked(a)
 	if c == nil {
-		// We don't have this chunk any more.
+		// We no longer have this chunk.
 		return
 	}
-	t := m.out.since(now)
-	var news acked
-	if !m.path.Fates {
-		// This has to come first, because acknowledge removes the sendings from the flight.
-		news = m.control.examine(t, &m.out.flight, c, &fresh)
-	}
 	if fresh.Count() > 0 {
-		m.unkept.resends = 0
+		m.keepTimer.resends = 0
 	}
-	m.out.acknowledge(now, c, &fresh)
-	if news.timed > 0 {
-		m.newestArrived = m.out.time(m.out.flight.At(news.timed - 1).at)
-	}
-	if news.first {
-		m.control.learn(t, &m.out, a.ChunkID, news)
+	if m.path.Fates {
+		m.out.acknowledge(now, c, &fresh)
+	} else {
+		m.examineAck(now, c, &fresh)
 	}
 	m.checkWatch()
 }
 
-// AppendPacket appends the next datagram to buf, of at most size bytes. Acks have priority over
+// examineAck acknowledges the fresh slices of a chunk on a path that doesn't report fates.
+func (m *Machine) examineAck(now time.Time, c *sentChunk, fresh *chunk.Bits) {
+	t, id := m.out.since(now), c.id
+	// examine has to see the sendings before acknowledge marks them as arrived, and learn may look
+	// for losses only among those that are left.
+	found := m.control.examine(t, &m.out.flight, c, fresh)
+	m.out.acknowledge(now, c, fresh)
+	if found.timed > 0 {
+		m.newestArrived = m.out.sentAt(found.timed - 1)
+	}
+	if found.first {
+		m.control.learn(t, &m.out, id, found)
+	}
+}
+
+// AppendPacket appends the next datagram, of at most size bytes, to buf. Acks have priority over
 // slices, and slices over repair slices. ok is false if there is nothing to send now.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	if size < maxAckBytes {
@@ -149,46 +164,44 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 		m.ackDue = false
 		return config.AppendAck(append(buf, m.protocol), a), ackNumber + uint64(a.ChunkID), true
 	}
-	if size < Datagram || !m.maySend() {
+	if size < Datagram {
+		return buf, 0, false
+	}
+	if !m.maySend() {
+		if !m.path.Fates && m.pathOpen() {
+			// The path could take more, but the connection's rate doesn't allow it.
+			m.control.underused(m.InFlight())
+		}
 		return buf, 0, false
 	}
 	m.content.Bulk = true
-	before := m.out.flight.bytes
-	s, number, ok := m.out.next(now)
-	switch {
-	case ok:
+	before := m.InFlight()
+	if s, number, ok := m.out.next(now); ok {
 		m.sliceSent(now, number, before)
 		return config.AppendSlice(append(buf, m.protocol), s), number, true
-	case m.path.Fates:
+	}
+	if m.path.Fates {
 		return m.appendRepair(buf)
 	}
 	m.control.ranDry(before)
 	return buf, 0, false
 }
 
-// maySend reports whether a slice may be sent now. If the path reports fates, the carrier decides
-// by calling Hold.
-func (m *Machine) maySend() bool {
-	switch {
-	case m.path.Fates:
-		return !m.held
-	case !m.control.maySend(&m.out.flight):
-		return false
-	case m.held && m.control.probes == 0:
-		// The path could take more, but the connection's rate doesn't allow it.
-		m.control.limited(m.out.flight.bytes)
-		return false
-	}
-	return true
-}
+// pathOpen reports whether the path can take another slice. If it reports fates, its carrier
+// decides that by calling Hold.
+func (m *Machine) pathOpen() bool { return m.path.Fates || m.control.maySend(&m.out.flight) }
+
+// maySend reports whether a slice may be sent now. Hold doesn't stop probes, which are sent only on
+// paths that don't report fates.
+func (m *Machine) maySend() bool { return m.pathOpen() && (!m.held || m.control.probes > 0) }
 
 // sliceSent is called when a slice is sent. others is the number of bytes that other
 // slices have in flight.
 func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
-		m.unkept.since = now
-		m.fated++
+		m.keepTimer.since = now
+		m.sentWithFates++
 	} else {
 		m.control.sent(m.out.flight.At(number), others)
 	}
@@ -201,42 +214,42 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	if !m.ended {
 		return buf, 0, false
 	}
-	r, ok := m.repairs.take(&m.out, m.path.Loss)
+	r, ok := m.repairs.next(&m.out, m.path.Loss)
 	if !ok {
 		return buf, 0, false
 	}
-	return r.append(buf), otherNumber, true
+	return r.append(buf), repairNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket wasn't sent after all. Its content
-// will be sent again.
+// Unsent is called when a datagram from AppendPacket wasn't sent after all. Unless it was a repair
+// slice, its content will be sent again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
 		m.in.ackAgain(uint16(number))
-	case number < otherNumber:
+	case number < repairNumber:
 		m.out.lose(number)
 	}
 }
 
 // Fate is called when the carrier reports whether a datagram arrived. We resend a slice that was
-// lost. A slice that arrived must also be kept until the peer acks it, because the peer may have
-// had no memory for it (see unkept).
+// lost. Even a slice that arrived stays queued until the peer acks it, because the peer may have
+// had no memory for it (see keepTimer).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()
 	switch {
 	case !arrived:
 		m.Unsent(number)
-	case number < otherNumber:
-		m.unkept.since = now
+	case number < repairNumber:
+		m.keepTimer.since = now
 		m.out.arrive(number)
 	}
 }
 
 // SetPath tells the machine what is known about the path.
 //
-// When Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked.
-// Slices in flight on the old path may still be acked as well (see leftPath). If the old path
+// When Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked. The
+// peer may still ack slices that are in flight on the old path (see oldPath). If the old path
 // reported fates, the carrier continues to report the fates of these slices.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
@@ -247,21 +260,22 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 
 // changePath starts over on another path.
 func (m *Machine) changePath(now time.Time, p recovery.Path) {
-	m.control.begin(m.out.flight.Next)
-	m.unkept = unkept{since: now}
+	next := m.out.flight.Next
+	m.control.restart(next)
+	m.keepTimer = keepTimer{since: now}
 	m.ackDue = false
 	m.changed = true
 	if !m.path.Fates {
-		// We can't do this if the old path reported fates, because m.left may still be waiting for
-		// sendings on an earlier path that didn't.
-		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
+		// If the old path reported fates, oldPath stays as it is, because it may still be waiting
+		// for slices sent on an earlier path that didn't.
+		m.oldPath = oldPath{below: next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
-		m.in.acks.pace = fatedAcks
-		return
+		m.in.acks.pace = rareAcks
+	} else {
+		m.in.acks.pace = quickAcks
+		m.in.ackAllAgain()
 	}
-	m.in.acks.pace = gatedAcks
-	m.in.ackAllAgain()
 }
 
 // SetWindow limits the bytes of slices in flight, unless the path reports fates.
@@ -272,24 +286,20 @@ func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
 // Assume sets the round trip and its variance to the values that the connection's other datagrams
-// have measured. It does so only while the machine is [Machine.Unmeasured]. It doesn't set the
-// minimum, since the path may have become longer after the minimum was measured. Only slices
-// measure the minimum.
+// have measured. It has no effect unless the machine is [Machine.Unmeasured]. It doesn't set the
+// minimum, because the path may have become longer since that was measured; only slices measure it.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
-	if !m.Unmeasured() {
-		return
+	if m.Unmeasured() {
+		m.control.gate.Assume(smoothed, variance)
 	}
-	m.control.gate.Assume(smoothed, variance)
 }
 
-// Advance runs the timers that are due. It always returns nil.
+// Advance runs the timers that are due, and NextTimeout lists the same timers in the same order.
+// The first two may give up slices in flight, which has to happen before control decides whether to
+// probe for them. The error, which link.Machine requires, is always nil.
 func (m *Machine) Advance(now time.Time) error {
-	if at, ok := m.unkept.at(&m.out); ok && !now.Before(at) {
-		m.unkept.since = now
-		m.unkept.resends++
-		m.out.resendAll()
-	}
-	m.left.giveUp(now, &m.out)
+	m.keepTimer.advance(now, &m.out)
+	m.oldPath.advance(now, &m.out)
 	if m.path.Fates {
 		at, ok := m.in.acks.dueAt()
 		m.ackDue = ok && !now.Before(at)
@@ -303,8 +313,24 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns when to trim. ok is false if some messages are unacknowledged or we have
-// trimmed already.
+// NextTimeout returns when Advance or AppendPacket must be called next, if nothing happens before.
+// ok is false if no timer is running.
+func (m *Machine) NextTimeout() (at time.Time, ok bool) {
+	var first recovery.Earliest
+	first.Add(m.keepTimer.at(&m.out))
+	first.Add(m.oldPath.at())
+	at, ok = m.in.acks.dueAt()
+	first.Add(at, ok && !m.ackDue)
+	if !m.path.Fates {
+		next, ok := m.control.nextTimeout(&m.out.flight)
+		first.Add(m.out.time(next), ok)
+	}
+	first.Add(m.trimAt())
+	return first.Time()
+}
+
+// trimAt returns when to trim. ok is false if messages are waiting for acks or we have trimmed
+// already.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -320,30 +346,14 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns when Advance or AppendPacket must be called next, if nothing happens before.
-// ok is false if no timer is running.
-func (m *Machine) NextTimeout() (at time.Time, ok bool) {
-	var first recovery.Earliest
-	at, ok = m.in.acks.dueAt()
-	first.Add(at, ok && !m.ackDue)
-	first.Add(m.unkept.at(&m.out))
-	first.Add(m.trimAt())
-	first.Add(m.left.until, m.left.below > 0)
-	if !m.path.Fates {
-		first.Add(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
-		at, ok := m.control.timeoutAt(&m.out.flight)
-		first.Add(m.out.time(at), ok)
-	}
-	return first.Time()
-}
-
 // Waiting reports what could be sent if Hold allowed it. We have no unreliable messages, and all
 // our slices are bulk.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
-	return false, !m.out.idle() && (m.path.Fates || m.control.maySend(&m.out.flight))
+	return false, !m.out.idle() && m.pathOpen()
 }
 
-// Hold stops slices until it is called with bulk unset. It doesn't stop acks.
+// Hold stops slices, but not acks, until it is called with bulk unset. We have no unreliable data
+// to which the first parameter could apply.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
 // InFlight returns the number of bytes of slices in flight.
@@ -357,16 +367,16 @@ func (m *Machine) Arrived() time.Time { return m.newestArrived }
 // 6.1), not counting losses reported by a carrier.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether a message from the peer has become complete, or the owner's Watch has
-// ended, since the last call.
+// Wake reports whether, since the last call, a message from the peer became complete or the
+// owner's Watch ended. Asking clears the answer.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether something has happened since the last call that may give AppendPacket a
-// datagram to send.
+// Changed reports whether, since the last call, something happened that may give AppendPacket a
+// datagram to send. Asking clears the answer.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
@@ -376,25 +386,25 @@ func (m *Machine) Changed() bool {
 // Content describes the newest datagram from AppendPacket: bulk, or only an ack.
 func (m *Machine) Content() recovery.Content { return m.content }
 
-// FirstByte returns the first byte of datagrams with slices and acks.
+// FirstByte returns the byte that datagrams with slices and acks begin with.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// SecondByte returns the first byte of datagrams with repair slices.
+// SecondByte returns the alternative to FirstByte: the byte that repair slices begin with.
 func (m *Machine) SecondByte() byte { return repairByte }
 
 // Open reports whether the owner may send another message. It may if only a few bytes are queued,
 // or if the path can take all queued bytes within the time queue.
 func (m *Machine) Open(queue time.Duration) bool {
+	if m.out.full() {
+		return false
+	}
 	rate := m.control.gate.Estimate()
 	always := Size
 	if m.path.Fates {
 		rate = m.path.Rate
 		always = minUnsent
 	}
-	switch {
-	case m.out.full():
-		return false
-	case rate == 0:
+	if rate == 0 {
 		return m.out.unsent < firstUnsent
 	}
 	return m.out.unsent < always || m.out.unsent <= recovery.Bytes(rate, queue)
@@ -433,29 +443,29 @@ func (m *Machine) End(ended bool) {
 	m.changed = true
 }
 
-// Take returns the peer's completed messages, in order. When the caller is done with the messages,
-// it must pass each one to Release, and then all of them to GiveBack.
+// Take returns the peer's completed messages, in order. When the caller has finished with the
+// messages, it must pass each one to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release takes a message off the account, because the caller is done with it or has charged it
-// elsewhere. It uses only the account, and may be called on any goroutine.
-func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
+// Release takes a message off the account, because the caller has finished with it or has charged
+// it elsewhere. It uses only the account, and may be called on any goroutine.
+func (m *Machine) Release(message []byte) { m.in.release(message) }
 
 // GiveBack returns the memory of released messages to the machine for reuse.
-func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
+func (m *Machine) GiveBack(messages [][]byte) { m.in.recycle(messages) }
 
 // Yield frees the repair slices that are waiting for more slices of their chunk. The peer will
 // have to resend the slices that they might have restored.
-func (m *Machine) Yield() { m.in.makeRoom() }
+func (m *Machine) Yield() { m.in.dropRepairs() }
 
-// Discard frees everything that the peer has sent, when the connection ends. The account must have
-// been closed by then, so that slices which arrive later are refused.
+// Discard frees everything that the peer has sent, when the connection ends. The account must be
+// closed first, so that slices that arrive later are refused.
 func (m *Machine) Discard() { m.in.discard() }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats {
 	return Stats{
-		Slices: m.out.flight.Next, Resent: m.out.resent, Fated: m.fated,
+		Slices: m.out.flight.Next, Resent: m.out.resent, Fated: m.sentWithFates,
 		Repairs: m.repairs.sent, Restored: m.in.restorer.restored,
 		Refused: m.in.refused, Malformed: m.in.malformed,
 	}

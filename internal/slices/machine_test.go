@@ -263,7 +263,7 @@ func TestSliceInboxIsBounded(t *testing.T) {
 	require.GreaterOrEqual(t, m.in.memory.account.(*room).left, int64(0))
 	require.Less(t, len(m.in.messages), allowance/Size+1)
 	taken := m.in.drain()
-	m.in.giveBack(taken)
+	m.in.recycle(taken)
 	require.EqualValues(t, allowance, m.in.memory.account.(*room).left)
 }
 
@@ -304,9 +304,9 @@ func TestRepairSlicesGiveWay(t *testing.T) {
 	require.Equal(t, 1, whole(m, 0), "they came before the records of a receiver")
 	fill(2)
 	require.Zero(t, whole(m, 2), "it is not waited for")
-	require.NotZero(t, m.in.restorer.held)
+	require.NotZero(t, m.in.restorer.count)
 	require.Equal(t, 1, whole(m, 1))
-	require.Zero(t, m.in.restorer.held)
+	require.Zero(t, m.in.restorer.count)
 	require.EqualValues(t, 40<<10, account.left)
 }
 
@@ -345,7 +345,7 @@ func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 				more = true
 			}
 		}
-		b.in.giveBack(b.in.drain())
+		b.in.recycle(b.in.drain())
 	}
 	for range 2 * Pipeline {
 		round()
@@ -395,7 +395,7 @@ func FuzzMachine(f *testing.F) {
 					}
 				}
 			case 4:
-				m.in.giveBack(m.in.drain())
+				m.in.recycle(m.in.drain())
 			case 5:
 				require.NoError(t, m.Advance(now))
 				next, ok := m.NextTimeout()

@@ -22,20 +22,22 @@ const (
 	//
 	// We need that many because a chunk stays in flight until the last of its slices has arrived,
 	// including those that were lost and resent. At 100 Mbit/s, a round trip of 200 ms and 5 %
-	// loss, the chunks of three round trips are in flight.
+	// loss, the chunks of three round trips are in flight. They are 7.5 MB or about 230 chunks, so a
+	// path four times as fast needs nearly all of them.
 	Pipeline = 1024
 
-	// Places is the number of chunk records that a receiver begins with. It reserves memory for
-	// the overhead of that many chunks, and no more.
+	// Places is the number of chunk records that a receiver begins with. Its owner reserves memory
+	// for the overhead of only that many chunks.
 	Places = 256
 
 	// PartSlices is the number of slices in a full part of a transfer, including its header.
 	PartSlices = 28
 
-	// minChunks is the number of chunk records that an outbox begins with.
+	// minChunks is the number of chunk records that an outbox begins with. The ring of records
+	// grows as needed, so any small number will do.
 	minChunks = 16
 
-	// ownResend is the time after which the chunk.Sender would resend a slice by itself. It
+	// ownResend is the time after which the chunk.Sender would resend a slice automatically. It
 	// shouldn't have to, since control or the carrier notices losses much sooner.
 	ownResend = 10 * time.Second
 )
@@ -49,9 +51,9 @@ var config = chunk.Config{
 // A Block is the memory that holds a message.
 type Block interface{ Free() }
 
-// An outbox is a send queue. It cuts messages into slices, and keeps track of each slice until it
-// has been acked. The machine calls next when the path can take a slice, lose when a slice was
-// lost, and newlyAcked and acknowledge when an ack arrives.
+// An outbox is a send queue. It cuts messages into slices, and keeps track of each slice until the
+// peer acks it. The machine calls next when the path can take a slice, lose when a slice was lost,
+// and newlyAcked and then acknowledge when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
@@ -73,15 +75,15 @@ type sentChunk struct {
 	newest  []uint64   // number of the newest sending of each slice, plus one; 0 if never sent
 }
 
-// begin fills in the record of a message.
-func (c *sentChunk) begin(id uint16, message []byte, b Block) {
+// start fills in the record of a message.
+func (c *sentChunk) start(id uint16, message []byte, b Block) {
 	count := sliceCount(message)
 	*c = sentChunk{id: id, message: message, block: b, newest: slices.Grow(c.newest[:0], count)[:count]}
 	clear(c.newest)
 }
 
-// end frees the message.
-func (c *sentChunk) end() {
+// free frees the message.
+func (c *sentChunk) free() {
 	c.block.Free()
 	c.block, c.message = nil, nil
 }
@@ -91,8 +93,8 @@ func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
 // full reports whether another message has to wait until some chunks are acked.
 //
-// The receiver reserves memory for the overhead of only Places chunks. So we may have more than
-// Places chunks only if they are large: at least half a full part on average.
+// Since the receiver reserves memory for the overhead of only Places chunks, we may have more
+// than that only if they are large: at least half a full part on average.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -111,6 +113,9 @@ func (o *outbox) since(now time.Time) time.Duration {
 
 // time converts a time on the flight's clock back.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
+
+// sentAt returns when a sending that the flight still has was sent.
+func (o *outbox) sentAt(number uint64) time.Time { return o.time(o.flight.At(number).at) }
 
 // chunk returns the record of a chunk. The caller may pass the chunk's ID instead of its
 // number, since an ID is the low bits of a number. If there is no such chunk, chunk returns the
@@ -131,13 +136,14 @@ func (o *outbox) send(message []byte, b Block) error {
 	if err != nil {
 		return err
 	}
-	o.chunks.Push(minChunks).begin(uint16(number), message, b)
+	o.chunks.Push(minChunks).start(uint16(number), message, b)
 	o.held += len(message)
 	o.unsent += len(message)
 	return nil
 }
 
-// next returns the next slice to send and a number for this sending. Lost slices go first.
+// next takes the next slice to send and returns it with a number for this sending. Lost slices go
+// first.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
@@ -151,7 +157,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	if again {
 		// If the earlier sending is still in flight, consider it lost.
 		o.resent++
-		o.settle(*newest-1, lost)
+		o.settleInFlight(*newest-1, lost)
 	} else {
 		o.unsent -= len(slice.Data)
 	}
@@ -163,26 +169,26 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle sets the fate of a sending and returns the sending, or nil if it wasn't in flight.
-func (o *outbox) settle(number uint64, f fate) *sending {
+// settleInFlight sets the fate of a sending and returns the sending, or nil if it wasn't in flight.
+func (o *outbox) settleInFlight(number uint64, f fate) *sending {
 	s := o.flight.get(number)
-	if s == nil || s.fate != flying {
+	if s == nil || s.fate != inFlight {
 		return nil
 	}
-	o.flight.land(s, f)
+	o.flight.settle(s, f)
 	return s
 }
 
-// lose is called when a sending was lost, or couldn't be sent. Its slice will be sent again.
+// lose is called when a sending was lost or couldn't be sent. Its slice will be sent again.
 func (o *outbox) lose(number uint64) {
-	if s := o.settle(number, lost); s != nil {
+	if s := o.settleInFlight(number, lost); s != nil {
 		o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	}
 }
 
 // arrive is called when a sending has arrived. Only an ack can tell whether the peer was able
 // to keep the slice.
-func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
+func (o *outbox) arrive(number uint64) { o.settleInFlight(number, arrived) }
 
 // resendAll makes us send all unacked slices again.
 func (o *outbox) resendAll() {
@@ -216,21 +222,21 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 		}
 		c.acked.Set(i)
 		if s := o.flight.get(newest - 1); s != nil {
-			o.flight.land(s, landed)
+			o.flight.settle(s, arrived)
 		}
 	}
 	o.sender.Acknowledge(now, chunk.Ack{ChunkID: c.id, Count: len(c.newest), Acked: c.acked})
 	for ; o.chunks.Oldest < o.sender.Finished(); o.chunks.Oldest++ {
 		c := o.chunk(o.chunks.Oldest)
 		o.held -= len(c.message)
-		c.end()
+		c.free()
 	}
 }
 
 // inFlight returns the number of slices of a chunk that are in flight.
 func (o *outbox) inFlight(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
-		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == flying {
+		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == inFlight {
 			n++
 		}
 	}

@@ -111,7 +111,7 @@ func (p *program) leave(i int, packet []byte, number uint64) {
 		}
 	}
 	if e.fates {
-		if number < otherNumber {
+		if number < repairNumber {
 			e.untold[number] = true
 		}
 		p.events = append(p.events, event{at: p.later(150 * time.Millisecond), end: i, number: number, told: arrives})
@@ -269,6 +269,6 @@ func (p *program) finish() {
 		require.NoError(p.t, e.Advance(p.now.Add(TrimAfter)))
 		r := e.in.memory.account.(*room)
 		require.EqualValues(p.t, 4<<20, r.left)
-		require.EqualValues(p.t, ReceiverBytes+e.in.restorer.held*repairCost, r.borrowed)
+		require.EqualValues(p.t, ReceiverBytes+e.in.restorer.count*repairCost, r.borrowed)
 	}
 }

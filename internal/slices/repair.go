@@ -9,7 +9,7 @@ import (
 // A repair is a repair slice: one of the parity shards of a chunk. A chunk of n slices can be
 // restored from any n of its slices and repair slices.
 //
-// Only the sealed carrier sends repair slices. A peer that doesn't know them still gets
+// We send repair slices only over the sealed carrier. A peer that doesn't know them still gets
 // everything, since lost slices are resent as well.
 //
 //	byte     repairByte
@@ -30,12 +30,13 @@ type repair struct {
 	shard []byte
 }
 
-// maxRepaired is the maximum number of slices in a chunk with repair slices. The work of
-// restoring a chunk grows with its number of slices times the number of lost slices.
+// maxRepaired is the maximum number of slices in a chunk with repair slices. It's more than
+// PartSlices, and limited because the work of restoring a chunk grows with its number of slices
+// times the number of lost slices.
 const maxRepaired = 64
 
 const (
-	repairByte   = 0x04
+	repairByte   = 0x04 // first byte of a datagram with a repair slice
 	repairHeader = 8
 	repairBytes  = repairHeader + Size
 )
@@ -49,7 +50,7 @@ func (r repair) append(b []byte) []byte {
 	return append(b, r.shard...)
 }
 
-// parseRepair parses a repair slice. Its shard is a part of b. ok is false if b isn't a repair
+// parseRepair parses a repair slice. Its shard aliases b. ok is false if b isn't a valid repair
 // slice.
 func parseRepair(b []byte) (r repair, ok bool) {
 	if len(b) != repairBytes || b[0] != repairByte {

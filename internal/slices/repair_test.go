@@ -27,9 +27,9 @@ func slicesOf(t *testing.T, o *outbox, message []byte) (all []chunk.Slice) {
 }
 
 // repairsOf returns the repair slices for the chunks that o has in flight, as a peer parses them.
-func repairsOf(t *testing.T, r *repairs, o *outbox, loss float64) (all []repair) {
+func repairsOf(t *testing.T, r *repairMaker, o *outbox, loss float64) (all []repair) {
 	for range 1000 {
-		slice, ok := r.take(o, loss)
+		slice, ok := r.next(o, loss)
 		if !ok {
 			return all
 		}
@@ -44,7 +44,7 @@ func repairsOf(t *testing.T, r *repairs, o *outbox, loss float64) (all []repair)
 }
 
 func newMendBox(bytes int64) *inbox {
-	b := newInbox(newRoom(bytes), gatedAcks)
+	b := newInbox(newRoom(bytes), quickAcks)
 	return &b
 }
 
@@ -53,7 +53,7 @@ func TestMendAnyLoss(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 200 {
 		var o outbox
-		var r repairs
+		var r repairMaker
 		for range 256 { // then the loss is believed
 			r.loss.Note()
 		}
@@ -68,11 +68,11 @@ func TestMendAnyLoss(t *testing.T) {
 		lost := random.Perm(len(all))[:min(len(all), len(repair))]
 		for i, slice := range all {
 			if !contains(lost, i) {
-				box.slice(netsim.Epoch, slice)
+				box.addSlice(netsim.Epoch, slice)
 			}
 		}
 		for _, i := range random.Perm(len(repair)) {
-			box.repair(netsim.Epoch, repair[i])
+			box.addRepair(netsim.Epoch, repair[i])
 		}
 		got := box.drain()
 		require.Len(t, got, 1, "%d slices, %d lost, %d to repair", len(all), len(lost), len(repair))
@@ -94,11 +94,11 @@ func contains(list []int, v int) bool {
 // TestRepairsLeaveOnce: each chunk gets repair slices once, when its slices were sent.
 func TestRepairsLeaveOnce(t *testing.T) {
 	var o outbox
-	var r repairs
+	var r repairMaker
 	require.NoError(t, o.send(content(100), memory{}))
 	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing ever left")
 
-	o, r = outbox{}, repairs{}
+	o, r = outbox{}, repairMaker{}
 	slicesOf(t, &o, content(partBytes))
 	first := repairsOf(t, &r, &o, 0.05)
 	require.NotEmpty(t, first)
@@ -111,7 +111,7 @@ func TestRepairsLeaveOnce(t *testing.T) {
 // than maxRepaired slices.
 func TestNoRepairsOfWideChunks(t *testing.T) {
 	var o outbox
-	var r repairs
+	var r repairMaker
 	slicesOf(t, &o, content((maxRepaired+1)*Size))
 	require.Empty(t, repairsOf(t, &r, &o, 0.05))
 	slicesOf(t, &o, content(maxRepaired*Size))
@@ -121,9 +121,9 @@ func TestNoRepairsOfWideChunks(t *testing.T) {
 // TestNoRepairsOfAckedChunks: unsent repair slices of a chunk are not sent once the chunk is acked.
 func TestNoRepairsOfAckedChunks(t *testing.T) {
 	var o outbox
-	var r repairs
+	var r repairMaker
 	a := chunk.Ack{Count: len(slicesOf(t, &o, content(partBytes)))}
-	first, ok := r.take(&o, 0.3)
+	first, ok := r.next(&o, 0.3)
 	require.True(t, ok)
 	require.Greater(t, first.total, 1)
 	require.NoError(t, o.send(content(100), memory{}))
@@ -132,7 +132,7 @@ func TestNoRepairsOfAckedChunks(t *testing.T) {
 	}
 	c, fresh := o.newlyAcked(&a)
 	o.acknowledge(netsim.Epoch, c, &fresh)
-	_, ok = r.take(&o, 0.3)
+	_, ok = r.next(&o, 0.3)
 	require.False(t, ok, "nothing of the second chunk has left")
 }
 
@@ -141,24 +141,24 @@ func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
 	for id := range uint16(Pipeline + 100) {
 		for i := range 4 {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, total: 4, index: i, last: 1, shard: make([]byte, Size)})
+			box.addRepair(netsim.Epoch, repair{id: id, count: 28, total: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Nil(t, box.restorer.set(Pipeline+50), "far ahead of what may come")
-	require.Equal(t, maxHeldRepairs, box.restorer.held)
+	require.Equal(t, maxHeldRepairs, box.restorer.count)
 	for id := range uint16(Pipeline) {
 		for i := range parity.Most {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
+			box.addRepair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Equal(t, maxHeldRepairs, box.restorer.held, "they contradict the first")
+	require.Equal(t, maxHeldRepairs, box.restorer.count, "they contradict the first")
 	for id := range uint16(Pipeline) {
 		box.restorer.drop(id, box.memory.account)
 		for i := range parity.Most {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
+			box.addRepair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Equal(t, maxHeldRepairs, box.restorer.held)
+	require.Equal(t, maxHeldRepairs, box.restorer.count)
 	require.NotZero(t, box.refused)
 	require.EqualValues(t, 10*Size, box.memory.account.(*room).left, "no room of slices")
 }
@@ -172,7 +172,7 @@ func (full) Borrow(int64, bool) bool { return false }
 func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
 	box.memory.account = full{newRoom(0)}
-	box.repair(netsim.Epoch, repair{count: 28, total: 4, last: 1, shard: make([]byte, Size)})
+	box.addRepair(netsim.Epoch, repair{count: 28, total: 4, last: 1, shard: make([]byte, Size)})
 	require.EqualValues(t, 1, box.refused)
 	require.Nil(t, box.restorer.set(0))
 }
@@ -181,24 +181,24 @@ func TestRestorerHoldsNothingUncharged(t *testing.T) {
 func TestRepairThatContradicts(t *testing.T) {
 	var o outbox
 	box := newMendBox(8 << 20)
-	var r repairs
+	var r repairMaker
 	message := content(20_000)
 	all := slicesOf(t, &o, message)
-	box.slice(netsim.Epoch, all[0])
+	box.addSlice(netsim.Epoch, all[0])
 	other := repair{id: 0, count: 60, total: 2, last: 5, shard: make([]byte, Size)}
-	box.repair(netsim.Epoch, other)
+	box.addRepair(netsim.Epoch, other)
 	right := repairsOf(t, &r, &o, 0.05)
-	box.repair(netsim.Epoch, right[0])
+	box.addRepair(netsim.Epoch, right[0])
 	other.count, other.index = len(all), 1
-	box.repair(netsim.Epoch, other)
+	box.addRepair(netsim.Epoch, other)
 	require.NotZero(t, box.malformed)
 	for _, slice := range all[1:] {
-		box.slice(netsim.Epoch, slice)
+		box.addSlice(netsim.Epoch, slice)
 	}
 	got := box.drain()
 	require.Len(t, got, 1)
 	require.True(t, bytes.Equal(message, got[0]))
-	box.giveBack(got)
+	box.recycle(got)
 	require.EqualValues(t, 8<<20, box.memory.account.(*room).left)
 }
 
@@ -234,7 +234,7 @@ func FuzzRepair(f *testing.F) {
 		message := content(1 + random.IntN(partBytes))
 		for _, slice := range slicesOf(t, &o, message) {
 			if random.IntN(3) > 0 {
-				box.slice(netsim.Epoch, slice)
+				box.addSlice(netsim.Epoch, slice)
 			}
 		}
 		r, ok := parseRepair(packet)
@@ -244,7 +244,7 @@ func FuzzRepair(f *testing.F) {
 		require.Equal(t, packet, r.append(nil))
 		for range 20 {
 			r.index = random.IntN(r.total)
-			box.repair(netsim.Epoch.Add(time.Second), r)
+			box.addRepair(netsim.Epoch.Add(time.Second), r)
 		}
 		require.GreaterOrEqual(t, box.memory.account.(*room).left, int64(-256*Size))
 	})
@@ -253,7 +253,7 @@ func FuzzRepair(f *testing.F) {
 // TestRepairOnTheWire computes a repair slice as WIRE.md says.
 func TestRepairOnTheWire(t *testing.T) {
 	var o outbox
-	var r repairs
+	var r repairMaker
 	message := content(2*Size + 77)
 	slicesOf(t, &o, message)
 	all := repairsOf(t, &r, &o, 0.3)

@@ -9,9 +9,9 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is the maximum number of repair slices that we hold. We drop any more, since
-// the peer also resends lost slices.
-const maxHeldRepairs = 1024
+// maxHeldRepairs is the maximum number of repair slices that we hold. That is one for each chunk in
+// flight. We drop any more, which costs no data, since the peer also resends lost slices.
+const maxHeldRepairs = Pipeline
 
 // repairCost is the memory that we charge for a repair slice: the size class of its shard, and
 // a repairSet, since the slice may be the first one of its set.
@@ -23,8 +23,8 @@ const _ = uint(pages.Size - (parity.Most+1)*Size)
 // A restorer keeps repair slices until there are enough to restore the missing slices of their
 // chunk.
 type restorer struct {
-	held int                   // number of repair slices in all sets
-	sets map[uint16]*repairSet // by chunk ID modulo Pipeline
+	count int                   // number of repair slices in all sets
+	sets  map[uint16]*repairSet // by chunk ID modulo Pipeline
 
 	restored uint64 // number of slices restored
 }
@@ -35,28 +35,27 @@ type repairSet struct {
 	parity.Set
 }
 
-// An outcome says what keep has done with a repair slice.
+// An outcome says what keep did with a repair slice.
 type outcome uint8
 
 const (
 	kept        outcome = iota // we have it, perhaps from before
-	contradicts                // it doesn't fit the earlier repair slices of its chunk
-	noRoom
+	contradicts                // it doesn't match the earlier repair slices of its chunk
+	noRoom                     // we hold too many, or the account has no memory
 )
 
-// keep stores a repair slice of a chunk that is still to be delivered. If the place still has
-// the set of an earlier chunk, that chunk has been delivered, so keep drops its set.
+// keep stores a repair slice of a chunk that has not been delivered yet. If the sets still hold an
+// earlier chunk at the same index, keep drops that one, because it must have been delivered.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
 		r.drop(rep.id, account)
-	}
-	switch {
-	case set != nil && (set.count != rep.count || set.total != rep.total || set.last != rep.last):
+	} else if set.count != rep.count || set.total != rep.total || set.last != rep.last {
 		return contradicts
-	case set != nil && set.Has(rep.index):
+	} else if set.Has(rep.index) {
 		return kept
-	case r.held == maxHeldRepairs || !account.Borrow(repairCost, false):
+	}
+	if r.count == maxHeldRepairs || !account.Borrow(repairCost, false) {
 		return noRoom
 	}
 	if set == nil {
@@ -68,7 +67,7 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 		r.sets[rep.id%Pipeline] = set
 	}
 	set.Add(rep.index, rep.shard)
-	r.held++
+	r.count++
 	return kept
 }
 
@@ -88,9 +87,9 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk. have says which slices are in data. restore puts the
-// missing slices and the last slice into page. There must be enough repair slices, and restore
-// overwrites them.
+// restore returns all slices of a chunk, padded to Size. have says which slices are in data; restore
+// puts the missing ones and the last one into page. There must be enough repair slices, which
+// restore overwrites.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
@@ -110,11 +109,11 @@ func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all 
 	return all
 }
 
-// drop removes the set in id's place, even if the set is for another chunk.
+// drop removes the set at id's index, even if the set is for another chunk.
 func (r *restorer) drop(id uint16, account Account) {
 	if set := r.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.Have) * repairCost)
-		r.held -= set.Have
+		r.count -= set.Have
 		delete(r.sets, id%Pipeline)
 	}
 }

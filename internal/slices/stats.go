@@ -9,6 +9,6 @@ type Stats struct {
 	Repairs  uint64 // repair slices sent
 	Restored uint64 // slices restored from repair slices
 
-	Refused   uint64 // received slices and repair slices dropped for want of memory
+	Refused   uint64 // received slices and repair slices dropped because there was no memory
 	Malformed uint64 // received datagrams that can't be parsed, and repair slices that contradict others
 }
