@@ -72,7 +72,7 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	}
 	root := class.root()
 	d := &declaredState{class: class, count: 1, plan: plan, name: name, list: bits.OnesCount64(uint64(root.lists))}
-	for i := range plan.Fields() {
+	for i := range plan.NumFields() {
 		d.refers = d.refers || plan.Field(i).Reference
 	}
 	class.addState(d)

@@ -121,9 +121,9 @@ type stateRoom struct {
 // crowd summarizes the world's connections. bulk is the number of bytes of bulk sent since the last
 // call, and bulkWaits reports whether more bulk is waiting behind unsent updates.
 func (s *stateRoom) observe(machine *bunch.Conn, crowd state.Crowd, bulk int, bulkWaits bool) {
-	s.path.Among(crowd)
-	s.path.Lost(machine.Lost(), machine.Acked())
-	s.path.Beside(bulk, bulkWaits)
+	s.path.SetCrowd(crowd)
+	s.path.NoteLoss(machine.Lost(), machine.Acked())
+	s.path.NoteBulk(bulk, bulkWaits)
 }
 
 // use records that a Flush has handed over n bytes.

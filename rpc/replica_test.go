@@ -56,7 +56,7 @@ func TestSpawnBeyondABound(t *testing.T) {
 			a, _, err := Spawn(bags, n.server.joined[0], set)
 			require.Nil(t, a)
 			require.ErrorContains(t, err, want)
-			require.ErrorContains(t, err, "its bound is 100")
+			require.ErrorContains(t, err, "the limit is 100")
 		}
 		require.Empty(t, slices.Collect(n.server.Actors()))
 	})

@@ -136,7 +136,7 @@ func NewState[S any](class *Class) *State[S] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
 	}
-	d := &declaredState{class: class, count: plan.Fields(), plan: plan}
+	d := &declaredState{class: class, count: plan.NumFields(), plan: plan}
 	class.addState(d)
 	return &State[S]{d}
 }

@@ -409,7 +409,7 @@ func TestCompileRefuses(t *testing.T) {
 		Text string `quiver:"max=1000"`
 	}](nil)
 	require.ErrorContains(t, err, "1002 bytes")
-	require.Equal(t, 1000, state.MaxField)
+	require.Equal(t, 1000, state.MaxFieldBytes)
 
 	t.Log("# only a field has a tag")
 	_, err = Compile[string, int](nil)

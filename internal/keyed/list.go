@@ -73,8 +73,8 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case plan.Most() > state.MaxField:
-		return nil, fmt.Errorf("an item may need %d bytes; the limit is %d", plan.Most(), state.MaxField)
+	case plan.MaxSize() > state.MaxFieldBytes:
+		return nil, fmt.Errorf("an item may need %d bytes; the limit is %d", plan.MaxSize(), state.MaxFieldBytes)
 	case hasFloats(reflect.TypeFor[K]()):
 		return nil, fmt.Errorf("key type %v contains floats: a NaN key could never be found", reflect.TypeFor[K]())
 	}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// sequence is the common part of the forms of arrays and slices: their elements, back to
+// A sequence is the common part of the forms of arrays and slices, whose elements are encoded back to
 // back.
 type sequence struct {
 	elem form
@@ -52,7 +52,7 @@ func (f *sequence) references(v reflect.Value, visit func(uint64)) {
 	}
 }
 
-// array is the form of an array with one or more elements.
+// An array is the form of an array with one or more elements.
 type array struct {
 	sequence
 	length int
@@ -62,6 +62,6 @@ func (f *array) read(b []byte, v reflect.Value) ([]byte, error) {
 	return f.sequence.read(b, v, f.length)
 }
 
-func (f *array) least() int     { return times(f.length, f.elem.least()) }
-func (f *array) most() int      { return times(f.length, f.elem.most()) }
+func (f *array) minSize() int   { return times(f.length, f.elem.minSize()) }
+func (f *array) maxSize() int   { return times(f.length, f.elem.maxSize()) }
 func (f *array) String() string { return fmt.Sprintf("[%d](%v)", f.length, f.elem) }

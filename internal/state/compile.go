@@ -14,13 +14,13 @@ import (
 type compiler struct {
 	reference reflect.Type // type of references to actors; nil if there is none
 
-	open   []reflect.Type // structs that contain the type being compiled, to detect recursion
-	leaves int            // parts of the field so far, each encoded as at least one byte
-	refers bool           // the field is or contains a reference
+	enclosing    []reflect.Type // structs that contain the type being compiled, to detect recursion
+	scalars      int            // scalars in the field so far, each encoded as at least one byte
+	hasReference bool           // the field is or contains a reference
 }
 
-// wants is what is left of a field's tag after the enclosing types have taken their share.
-type wants struct {
+// A tagRest holds the items of a field's tag that the enclosing types haven't used.
+type tagRest struct {
 	bounds []int
 	scale  *scale // from the field's own tag, or else from that of an enclosing field
 	unit   bool
@@ -39,68 +39,68 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
 	}
 	if !f.IsExported() {
-		return nil, t, fmt.Errorf("%s: it is not exported, so it cannot be replicated; "+
-			"export it, or keep it outside of the state", path)
+		return nil, t, fmt.Errorf("%s: unexported fields cannot be replicated: "+
+			"export it, or move it out of the state", path)
 	}
-	w := &wants{bounds: t.bounds, scale: cmp.Or(t.scale, outer), unit: t.unit}
-	made, err := c.form(f.Type, path, w)
+	rest := &tagRest{bounds: t.bounds, scale: cmp.Or(t.scale, outer), unit: t.unit}
+	compiled, err := c.form(f.Type, path, rest)
 	if err != nil {
 		return nil, t, err
 	}
-	if err := t.unused(w, f.Type); err != nil {
-		return nil, t, fmt.Errorf("%s: tag %q has %w", path, t.text, err)
+	if err := t.checkUsed(rest, f.Type); err != nil {
+		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
 	}
-	return made, t, nil
+	return compiled, t, nil
 }
 
-// form makes the form of t. path names it in errors.
-func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
-	if w.unit && t.Kind() != reflect.Slice {
-		if made, ok := unitForm(t); ok {
-			return made, nil
+// form makes the form of t. path names it in errors. If rest asks for a unit, t may itself be the
+// unit, or it may be a slice or an array of units.
+func (c *compiler) form(t reflect.Type, path string, rest *tagRest) (form, error) {
+	if rest.unit && t.Kind() != reflect.Slice {
+		if f, ok := unitForm(t); ok {
+			return f, nil
 		}
 		if t.Kind() != reflect.Array {
-			return nil, fmt.Errorf("%s: a unit is three floats, in an array or a struct, not %v", path, t)
+			return nil, fmt.Errorf("%s: unit requires three floats in an array or struct, not %v", path, t)
 		}
-	} // a slice or any other array may consist of units
+	}
 	switch t.Kind() {
 	case reflect.Array:
-		return c.array(t, path, w)
+		return c.array(t, path, rest)
 	case reflect.Slice:
-		return c.list(t, path, w)
+		return c.list(t, path, rest)
 	case reflect.Struct:
-		return c.record(t, path, w)
+		return c.record(t, path, rest)
 	}
-	c.leaves++
-	if c.leaves > MaxField {
-		return nil, fmt.Errorf("%s: its field has more than %d parts, so it may take more bytes than that; split it",
-			path, MaxField)
+	c.scalars++
+	if c.scalars > MaxFieldBytes {
+		return nil, fmt.Errorf("%s: field has more than %d scalars of at least a byte each; the limit for a field is %d bytes: split it",
+			path, MaxFieldBytes, MaxFieldBytes)
 	}
-	made, err := c.scalar(t, w)
+	f, err := c.scalar(t, rest)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return made, nil
+	return f, nil
 }
 
 // scalar makes the form of a type that contains no other types.
-func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
+func (c *compiler) scalar(t reflect.Type, rest *tagRest) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
-		c.refers = true
+		c.hasReference = true
 		return &reference{varint{integerOf(t)}}, nil
 	case k == reflect.Bool:
 		return boolean{}, nil
 	case k >= reflect.Int && k <= reflect.Uint64:
-		return intForm(t, w.scale)
+		return intForm(t, rest.scale)
 	case isFloat(t):
-		return floatForm(t, w.scale)
+		return floatForm(t, rest.scale)
 	case k == reflect.String:
-		bound, err := w.bound(t)
+		bound, err := rest.bound(t)
 		return text{bound: bound}, err
-	default:
-		return nil, errors.New(refusal(t))
 	}
+	return nil, refuse(t)
 }
 
 // intForm makes the form of an int or uint. The range of s applies unless s also has a quantum,
@@ -120,14 +120,14 @@ func intForm(t reflect.Type, s *scale) (form, error) {
 func floatForm(t reflect.Type, s *scale) (form, error) {
 	if s != nil && s.quantum != 0 {
 		s.used = true
-		return newQuantised(t, s)
+		return newQuantized(t, s)
 	}
 	return float{bits: t.Bits()}, nil
 }
 
 // unitForm makes the form of a direction. ok is false unless t consists of three floats of the
 // same type. If they are the fields of a struct, their own tags are ignored.
-func unitForm(t reflect.Type) (made form, ok bool) {
+func unitForm(t reflect.Type) (f form, ok bool) {
 	var fields []int
 	switch {
 	case t.Kind() == reflect.Array && t.Len() == 3:
@@ -135,13 +135,13 @@ func unitForm(t reflect.Type) (made form, ok bool) {
 	case t.Kind() != reflect.Struct:
 		return nil, false
 	}
-	for f := range t.Fields() {
-		if blank(f) {
+	for field := range t.Fields() {
+		if isBlank(field) {
 			continue
 		}
-		fields = append(fields, f.Index[0])
+		fields = append(fields, field.Index[0])
 		first := t.Field(fields[0]).Type
-		if !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != first.Kind() {
+		if !field.IsExported() || !isFloat(field.Type) || field.Type.Kind() != first.Kind() {
 			return nil, false
 		}
 	}
@@ -152,105 +152,114 @@ func unitForm(t reflect.Type) (made form, ok bool) {
 }
 
 // array makes the form of an array. Its length is part of the type and needs no bound.
-func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
+func (c *compiler) array(t reflect.Type, path string, rest *tagRest) (form, error) {
 	if t.Len() == 0 {
-		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
+		return nil, fmt.Errorf("%s: %v has no elements: leave it out", path, t)
 	}
-	elements, err := c.sequence(t, path, w)
-	return &array{elements, t.Len()}, err
+	elements, err := c.sequence(t, path, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &array{elements, t.Len()}, nil
 }
 
 // list makes the form of a slice, which needs a bound from the tag.
-func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
-	bound, err := w.bound(t)
+func (c *compiler) list(t reflect.Type, path string, rest *tagRest) (form, error) {
+	bound, err := rest.bound(t)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	elements, err := c.sequence(t, path, w)
-	return &list{elements, t, bound}, err
+	elements, err := c.sequence(t, path, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &list{elements, t, bound}, nil
 }
 
 // sequence makes the form of the elements of an array or slice.
-func (c *compiler) sequence(t reflect.Type, path string, w *wants) (sequence, error) {
-	elem, err := c.form(t.Elem(), path+"[]", w)
+func (c *compiler) sequence(t reflect.Type, path string, rest *tagRest) (sequence, error) {
+	elem, err := c.form(t.Elem(), path+"[]", rest)
 	_, raw := elem.(*octet)
 	return sequence{elem, raw && t.Elem().Kind() == reflect.Uint8}, err
 }
 
 // record makes the form of a struct inside a field.
-func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
+func (c *compiler) record(t reflect.Type, path string, rest *tagRest) (form, error) {
 	switch {
 	case t == timeType:
-		return nil, fmt.Errorf("%s: a time.Time cannot be replicated; "+
-			"keep its UnixMilli in an int64, or a time.Duration", path)
-	case slices.Contains(c.open, t):
-		return nil, fmt.Errorf("%s: %v contains itself, so it cannot be replicated; "+
+		return nil, fmt.Errorf("%s: time.Time cannot be replicated: "+
+			"use an int64 with its UnixMilli, or a time.Duration", path)
+	case slices.Contains(c.enclosing, t):
+		return nil, fmt.Errorf("%s: %v contains itself, so it cannot be replicated: "+
 			"refer to another actor, or use a list", path, t)
 	}
-	c.open = append(c.open, t)
-	defer func() { c.open = c.open[:len(c.open)-1] }()
-	made := &record{}
+	c.enclosing = append(c.enclosing, t)
+	defer func() { c.enclosing = c.enclosing[:len(c.enclosing)-1] }()
+	r := &record{}
 	for f := range t.Fields() {
-		if blank(f) {
+		if isBlank(f) {
 			continue
 		}
-		inside, err := c.part(f, path+"."+f.Name, w.scale)
+		p, err := c.part(f, path+"."+f.Name, rest.scale)
 		if err != nil {
 			return nil, err
 		}
-		made.fields = append(made.fields, inside)
+		r.fields = append(r.fields, p)
 	}
-	if len(made.fields) == 0 {
-		return nil, fmt.Errorf("%s: %v has no fields; leave it out", path, t)
+	if len(r.fields) == 0 {
+		return nil, fmt.Errorf("%s: %v has no fields: leave it out", path, t)
 	}
-	return made, nil
+	return r, nil
 }
 
 // part makes a record's part for the field f. The scale of the record applies to it too, unless
-// it has one of its own.
+// it has its own.
 func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part, error) {
-	made, tag, err := c.field(f, path, outer)
-	if err == nil && tag.condition != None {
-		err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", path, tag.text)
+	compiled, t, err := c.field(f, path, outer)
+	if err != nil {
+		return part{}, err
 	}
-	return part{name: f.Name, index: f.Index[0], form: made}, err
+	if t.condition != None {
+		return part{}, fmt.Errorf("%s: tag %q: conditions are allowed only on fields of the state itself", path, t.text)
+	}
+	return part{name: f.Name, index: f.Index[0], form: compiled}, nil
 }
 
 // bound takes the next bound from the tag, for a string or slice of type t.
-func (w *wants) bound(t reflect.Type) (int, error) {
-	if len(w.bounds) == 0 {
-		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it",
-			t.Kind(), counted(t))
+func (r *tagRest) bound(t reflect.Type) (int, error) {
+	if len(r.bounds) == 0 {
+		return 0, fmt.Errorf("%v needs a bound: add quiver:\"max=…\" with its maximum number of %s, and each=… for each level inside the field",
+			t.Kind(), boundUnit(t))
 	}
-	n := w.bounds[0]
-	w.bounds = w.bounds[1:]
+	n := r.bounds[0]
+	r.bounds = r.bounds[1:]
 	return n, nil
 }
 
-// counted returns the unit in which the bound of t counts.
-func counted(t reflect.Type) string {
+// boundUnit returns what the bound of t counts.
+func boundUnit(t reflect.Type) string {
 	if t.Kind() == reflect.String {
 		return "bytes"
 	}
 	return "elements"
 }
 
-// refusal explains why values of t can't be replicated, and what to use instead.
-func refusal(t reflect.Type) string {
+// refuse returns an error that says why values of t cannot be replicated, and what to use instead.
+func refuse(t reflect.Type) error {
 	switch t.Kind() {
 	case reflect.Map:
-		return "maps cannot be replicated; use a list, or a slice of keys and values with a bound"
+		return errors.New("maps cannot be replicated: use a list, or a slice of keys and values with a bound")
 	case reflect.Pointer:
-		return "pointers cannot be replicated; use the value itself, or a reference to an actor"
+		return errors.New("pointers cannot be replicated: use the value itself, or a reference to an actor")
 	case reflect.Interface:
-		return "interfaces cannot be replicated; use a struct or a number that tells the cases apart"
+		return errors.New("interfaces cannot be replicated: use a struct with a number that selects the case")
 	case reflect.Complex64, reflect.Complex128:
-		return "complex numbers cannot be replicated; use two floats"
+		return errors.New("complex numbers cannot be replicated: use two floats")
 	}
-	return fmt.Sprintf("a %v cannot be replicated; keep it outside of the state", t.Kind())
+	return fmt.Errorf("%v cannot be replicated: move it out of the state", t.Kind())
 }
 
-// blank reports whether a field is a blank struct{}, which isn't sent.
-func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
+// isBlank reports whether a field is a blank struct{}, which isn't sent.
+func isBlank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
 
 func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }

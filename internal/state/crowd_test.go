@@ -11,12 +11,12 @@ import (
 // about the queue that they meet.
 func TestCrowd(t *testing.T) {
 	const now = time.Minute
-	none := Pace{rate: leastRate, called: now}
-	low := Pace{rate: leastRate, called: now, met: now}
-	high := Pace{rate: 2 * leastRate, called: now, met: now}
-	idler := Pace{rate: leastRate, met: now, called: now - idle - 1}
-	unacked := Pace{rate: leastRate, called: now, lost: 1}
-	losing := Pace{rate: leastRate, called: now, met: now, lost: 2.5 * overflow}
+	none := Pace{rate: minRate, lastLook: now}
+	low := Pace{rate: minRate, lastLook: now, lastQueue: now}
+	high := Pace{rate: 2 * minRate, lastLook: now, lastQueue: now}
+	idler := Pace{rate: minRate, lastQueue: now, lastLook: now - idleTime - 1}
+	unacked := Pace{rate: minRate, lastLook: now, lost: 1}
+	losing := Pace{rate: minRate, lastLook: now, lastQueue: now, lost: 2.5 * overflow}
 	for name, row := range map[string]struct {
 		paces                        []Pace
 		queues, overflows, undecided bool // undecided of a pace that has the least rate
@@ -33,21 +33,21 @@ func TestCrowd(t *testing.T) {
 		"most, and one in four loses":      {paces: []Pace{low, low, low, losing}, queues: true},
 		"losses without a queue":           {paces: []Pace{none, none, none, losing, losing}},
 		"losses of those that meet none":   {paces: []Pace{low, low, low, unacked, unacked}, queues: true, overflows: true, undecided: true},
-		"losses of those that have paused": {paces: []Pace{low, low, {rate: leastRate, lost: 1}}, queues: true},
+		"losses of those that have paused": {paces: []Pace{low, low, {rate: minRate, lost: 1}}, queues: true},
 	} {
 		var c Crowd
 		for i := range row.paces {
 			c.Add(&row.paces[i], now)
 		}
-		require.Equal(t, row.queues, c.queues(), name)
+		require.Equal(t, row.queues, c.mostQueue(), name)
 		require.Equal(t, row.overflows, c.overflows(overflow/4), name)
 		require.False(t, c.overflows(overflow/5), "it is not the queue of one that loses nothing")
 		undecided := func(rate float64, lasted time.Duration) bool {
 			return c.undecided(&Pace{rate: rate, lost: overflow}, lasted)
 		}
-		require.Equal(t, row.undecided, undecided(leastRate, patience-1), name)
-		require.Equal(t, row.queues, undecided(leastRate+1, patience-1), name)
-		require.Equal(t, row.overflows, undecided(leastRate+1, patience), name)
+		require.Equal(t, row.undecided, undecided(minRate, patience-1), name)
+		require.Equal(t, row.queues, undecided(minRate+1, patience-1), name)
+		require.Equal(t, row.overflows, undecided(minRate+1, patience), name)
 	}
 }
 
@@ -55,15 +55,15 @@ func TestCrowd(t *testing.T) {
 // losses by chance do not move it much.
 func TestLost(t *testing.T) {
 	var p Pace
-	p.Lost(1, fewPackets-1)
+	p.NoteLoss(1, fewPackets-1)
 	require.Zero(t, p.lost, "too few to tell")
-	p.Lost(fewPackets/2, fewPackets)
+	p.NoteLoss(fewPackets/2, fewPackets)
 	require.Equal(t, 0.125, p.lost)
 	for i := range uint64(50) {
-		p.Lost(fewPackets/2*(i+2), fewPackets*(i+2))
+		p.NoteLoss(fewPackets/2*(i+2), fewPackets*(i+2))
 	}
 	require.InDelta(t, 0.5, p.lost, 0.001)
-	p.Lost(1e6, fewPackets*52) // more than were decided
+	p.NoteLoss(1e6, fewPackets*52) // more than were decided
 	require.LessOrEqual(t, p.lost, 1.0)
 }
 
@@ -132,8 +132,8 @@ func (s *shared) run(from, to time.Duration, wants int) (rate, dropped float64, 
 
 func (s *shared) flush(i int, now, rtt time.Duration, wants int, crowd Crowd) int {
 	p := &s.paces[i]
-	p.Among(crowd)
-	p.Lost(uint64(s.lost[i]), uint64(10*now/(time.Second/30)))
+	p.SetCrowd(crowd)
+	p.NoteLoss(uint64(s.lost[i]), uint64(10*now/(time.Second/30)))
 	p.Look(now, Sample{RecentRTT: rtt, MinRTT: s.delay, Rounds: s.rounds, Sent: s.given[i], More: s.held[i]})
 	s.given[i] = min(wants, p.Room(now, 64<<10))
 	s.held[i] = s.given[i] < wants
@@ -227,7 +227,7 @@ func TestOthersWithQueuesOfTheirOwn(t *testing.T) {
 		}
 		for i := range paces {
 			p := &paces[i]
-			p.Among(crowd)
+			p.SetCrowd(crowd)
 			p.Look(now, Sample{RecentRTT: links[i].tick(given[i], tick), MinRTT: 40 * time.Millisecond, Rounds: rounds, Sent: given[i], More: given[i] < want})
 			given[i] = min(want, p.Room(now, 64<<10))
 			p.Sent(given[i])

@@ -5,7 +5,9 @@
 // separately, with everything inside it. A [Shadow] holds the last encoding of a value's
 // fields and reports which fields have changed since. A [Mask] is a set of fields, encoded by
 // [AppendMask] and decoded by [ReadMask]. Package rpc decides which connection receives which
-// field and when.
+// field and when, while a [Pace] decides how much of it a connection may receive.
+//
+// "UE:" names the counterpart in Unreal Engine, whose documentation and source then apply.
 //
 // # What may be replicated
 //
@@ -16,21 +18,21 @@
 //	Tags  []string `quiver:"max=10,each=20"` // elements, then bytes of each
 //
 // An embedded struct is one field named after its type. All fields must be exported, except
-// that a blank struct{} is allowed and not sent. An encoded field has at most [MaxField]
+// that a blank struct{} is allowed and not sent. An encoded field has at most [MaxFieldBytes]
 // bytes, so that a message with one field fits into one datagram.
 //
 // # Tags
 //
 //	quiver:"owner"              only to the connection that owns the actor (UE: COND_OwnerOnly)
 //	quiver:"skipowner"          to all others (UE: COND_SkipOwner)
-//	quiver:"initial"            with the open of the actor only (UE: COND_InitialOnly)
-//	quiver:"if=name"            while the game has the condition of that name on (UE: COND_Custom)
+//	quiver:"initial"            only with the message that opens the actor (UE: COND_InitialOnly)
+//	quiver:"if=name"            while the game has switched on the condition name (UE: COND_Custom)
 //	quiver:"quant=0.01"         floats are encoded as multiples of 0.01
-//	quiver:"range=0:100"        ints take as many bytes as these values need; others are clamped
-//	quiver:"range=-5:5,quant=0.1" floats take as many bytes as these multiples of 0.1 need; others are clamped
-//	quiver:"unit"               three floats are a direction and take 4 bytes
+//	quiver:"range=0:100"        ints are clamped to this range, and encoded in as few bytes as it needs
+//	quiver:"range=-5:5,quant=0.1" the same for floats that are encoded as multiples of 0.1
+//	quiver:"unit"               three floats are a direction, which is encoded in 4 bytes
 //
-// A field has at most one condition. Only fields of the state itself have one.
+// A field can have one condition, but a field inside a field can't.
 //
 // quant, range and unit apply to everything inside the field. A range without a quant applies
 // to ints; with a quant it applies to floats. Tags of an inner field take precedence.
@@ -46,7 +48,7 @@
 //	with a range       value - lowest, in as many bytes as highest - lowest needs
 //	float32, float64   4 or 8 bytes; every NaN is the quiet one
 //	with a quant       round(value / quant), in zigzag as a varint, or with a range as above
-//	unit               two int16 of an octahedral map
+//	unit               two int16 of an octahedral map (see WIRE.md of package rpc)
 //	reference          a varint
 //	string             a varint of the number of its bytes, then UTF-8
 //	slice              a varint of the number of its elements, then the elements

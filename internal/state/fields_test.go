@@ -24,7 +24,7 @@ func TestFields(t *testing.T) {
 	}
 	p := compile[conditions](t)
 	var fields []state.Field
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		fields = append(fields, p.Field(i))
 	}
 	assert.Equal(t, []state.Field{
@@ -118,11 +118,11 @@ func TestReadSharesNothing(t *testing.T) {
 	p, value := compile[shared](t), shared{Name: "ann", Bytes: []byte("abc"), Tags: []string{"x", "y"}}
 	v := reflect.ValueOf(&value).Elem()
 	var b []byte
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		b, _ = p.Append(b, v, i)
 	}
 	old := value
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		var err error
 		b, err = p.Read(b, v, i)
 		require.NoError(t, err)

@@ -8,17 +8,17 @@ import (
 	"reflect"
 )
 
-// Every NaN is encoded as the quiet NaN, so a change from one NaN to another is not a change.
+// Every NaN is encoded as the quiet NaN, so replacing one NaN with another doesn't change a field.
 const (
 	quiet32 = 0x7fc00000
 	quiet64 = 0x7ff8000000000000
 )
 
-var errNaN = errors.New("it is another NaN than the one that travels")
+var errNaN = errors.New("NaN is not the quiet NaN")
 
-// float is the form of a float32 or float64: 4 or 8 bytes.
+// A float is the form of a float32 or float64: 4 or 8 bytes.
 type float struct {
-	leaf
+	noReferences
 	bits int
 }
 
@@ -41,16 +41,16 @@ func (f float) read(b []byte, v reflect.Value) ([]byte, error) {
 		return nil, err
 	}
 	x, quiet := f.parse(first)
-	switch {
-	case x != x && !quiet:
-		err = errNaN
-	case v.IsValid():
+	if x != x && !quiet {
+		return nil, errNaN
+	}
+	if v.IsValid() {
 		v.SetFloat(x)
 	}
-	return rest, err
+	return rest, nil
 }
 
-// parse returns a value and whether its bits are those of the quiet NaN.
+// parse returns the value and whether its bits are those of the quiet NaN.
 func (f float) parse(b []byte) (x float64, quiet bool) {
 	if f.bits == 32 {
 		u := binary.BigEndian.Uint32(b)
@@ -60,6 +60,6 @@ func (f float) parse(b []byte) (x float64, quiet bool) {
 	return math.Float64frombits(u), u == quiet64
 }
 
-func (f float) least() int     { return f.bits / 8 }
-func (f float) most() int      { return f.bits / 8 }
+func (f float) minSize() int   { return f.bits / 8 }
+func (f float) maxSize() int   { return f.bits / 8 }
 func (f float) String() string { return fmt.Sprintf("float%d", f.bits) }

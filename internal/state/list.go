@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// list is the form of a slice with at most bound elements. An empty slice is read as nil.
+// A list is the form of a slice with at most bound elements. An empty slice is read as nil.
 type list struct {
 	sequence
 	typ   reflect.Type
@@ -14,7 +14,7 @@ type list struct {
 }
 
 func (f *list) append(b []byte, v reflect.Value) ([]byte, error) {
-	if err := within(v.Len(), f.bound, "elements"); err != nil {
+	if err := checkBound(v.Len(), f.bound, "elements"); err != nil {
 		return b, err
 	}
 	return f.sequence.append(binary.AppendUvarint(b, uint64(v.Len())), v)
@@ -26,8 +26,8 @@ func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case times(n, f.elem.least()) > len(rest):
-		return nil, fmt.Errorf("%d elements do not fit the %d bytes left", n, len(rest))
+	case times(n, f.elem.minSize()) > len(rest):
+		return nil, fmt.Errorf("%d elements cannot fit in the remaining %d bytes", n, len(rest))
 	case v.IsValid() && n == 0:
 		v.SetZero()
 	case v.IsValid():
@@ -36,10 +36,10 @@ func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	return f.sequence.read(rest, v, n)
 }
 
-func (*list) least() int { return 1 }
+func (*list) minSize() int { return 1 }
 
-func (f *list) most() int {
-	return min(uvarintSize(uint64(f.bound))+times(f.bound, f.elem.most()), endless)
+func (f *list) maxSize() int {
+	return min(uvarintSize(uint64(f.bound))+times(f.bound, f.elem.maxSize()), maxFormSize)
 }
 
 func (f *list) String() string { return fmt.Sprintf("[max %d](%v)", f.bound, f.elem) }

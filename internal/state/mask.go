@@ -19,16 +19,16 @@ func (m Mask) Each(yield func(i int) bool) {
 }
 
 var (
-	errNoFields   = errors.New("a mask of no fields")
-	errEmptyByte  = errors.New("a mask with an empty byte")
-	errMaskLength = errors.New("a mask is cut off")
+	errNoFields   = errors.New("mask has no fields")
+	errEmptyByte  = errors.New("mask has an empty byte")
+	errMaskLength = errors.New("mask is truncated")
 )
 
 // AppendMask appends m, which must not be empty, for a plan with n fields.
 //
-// A mask of up to 8 fields takes 1 byte and one of up to 16 takes 2, lowest fields first. With
-// more fields, a first byte says which of the mask's 8 bytes are not 0, and only those follow,
-// lowest first. Then a few neighbouring fields take 2 bytes, but all 64 fields take 9.
+// A mask of up to 8 fields is 1 byte and one of up to 16 is 2, lowest fields first. With more
+// fields, a first byte says which of the mask's 8 bytes are not 0, and only those follow, lowest
+// first. That way a few neighboring fields need only 2 bytes, although all 64 fields need 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -60,19 +60,20 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	default:
 		m, rest, err = readBytes(b[1:], b[0], false)
 	}
-	switch {
-	case err != nil:
-		// There is no mask to check.
-	case m == 0:
-		err = errNoFields
-	case bits.Len64(uint64(m)) > n:
-		err = fmt.Errorf("a mask of field %d, there are %d", bits.Len64(uint64(m))-1, n)
+	if err != nil {
+		return 0, nil, err
 	}
-	return m, rest, err
+	if m == 0 {
+		return 0, nil, errNoFields
+	}
+	if count := bits.Len64(uint64(m)); count > n {
+		return 0, nil, fmt.Errorf("mask has field %d; there are only %d fields", count-1, n)
+	}
+	return m, rest, nil
 }
 
-// readBytes reads those of the mask's bytes whose bits are set in present. The others are 0.
-// allowZero says that a byte that is present may be 0 as well.
+// readBytes reads those of the mask's bytes whose bits are set in present, while the others are 0.
+// allowZero says whether a byte that is present may be 0 as well.
 func readBytes(b []byte, present byte, allowZero bool) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
 		switch {

@@ -42,18 +42,18 @@ func TestMaskRefusals(t *testing.T) {
 		n    int
 		text string
 	}{
-		{"", 3, "a mask is cut off"},
-		{"\x01", 9, "a mask is cut off"},
-		{"", 17, "a mask is cut off"},
-		{"\x03\x01", 17, "a mask is cut off"},
-		{"\x00", 8, "a mask of no fields"},
-		{"\x00\x00", 16, "a mask of no fields"},
-		{"\x00", 64, "a mask of no fields"},
-		{"\x08", 3, "a mask of field 3, there are 3"},
-		{"\x00\x10", 12, "a mask of field 12, there are 12"},
-		{"\x04\x02", 17, "a mask of field 17, there are 17"},
-		{"\x80\x01", 17, "a mask of field 56, there are 17"},
-		{"\x03\x01\x00", 64, "a mask with an empty byte"},
+		{"", 3, "mask is truncated"},
+		{"\x01", 9, "mask is truncated"},
+		{"", 17, "mask is truncated"},
+		{"\x03\x01", 17, "mask is truncated"},
+		{"\x00", 8, "mask has no fields"},
+		{"\x00\x00", 16, "mask has no fields"},
+		{"\x00", 64, "mask has no fields"},
+		{"\x08", 3, "mask has field 3; there are only 3 fields"},
+		{"\x00\x10", 12, "mask has field 12; there are only 12 fields"},
+		{"\x04\x02", 17, "mask has field 17; there are only 17 fields"},
+		{"\x80\x01", 17, "mask has field 56; there are only 17 fields"},
+		{"\x03\x01\x00", 64, "mask has an empty byte"},
 	} {
 		_, _, err := state.ReadMask([]byte(c.wire), c.n)
 		assert.EqualError(t, err, c.text, "%x of %d", c.wire, c.n)

@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// boolean is the form of a bool: a byte, 0 or 1.
-type boolean struct{ leaf }
+// A boolean is the form of a bool: a byte that is 0 or 1.
+type boolean struct{ noReferences }
 
 func (boolean) append(b []byte, v reflect.Value) ([]byte, error) {
 	if v.Bool() {
@@ -18,25 +18,26 @@ func (boolean) append(b []byte, v reflect.Value) ([]byte, error) {
 
 func (boolean) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
-	switch {
-	case err != nil:
-		// Leave v alone.
-	case first[0] > 1:
-		err = fmt.Errorf("a bool is 0 or 1, not %d", first[0])
-	case v.IsValid():
+	if err != nil {
+		return nil, err
+	}
+	if first[0] > 1 {
+		return nil, fmt.Errorf("bool is %d instead of 0 or 1", first[0])
+	}
+	if v.IsValid() {
 		v.SetBool(first[0] == 1)
 	}
-	return rest, err
+	return rest, nil
 }
 
-func (boolean) least() int     { return 1 }
-func (boolean) most() int      { return 1 }
+func (boolean) minSize() int   { return 1 }
+func (boolean) maxSize() int   { return 1 }
 func (boolean) String() string { return "bool" }
 
 // An integer is what the forms of ints and uints have in common. It treats every value as 64 bits,
 // whatever its type.
 type integer struct {
-	leaf
+	noReferences
 	typ    reflect.Type
 	signed bool
 }
@@ -52,22 +53,23 @@ func (f *integer) get(v reflect.Value) uint64 {
 	return v.Uint()
 }
 
-// set sets v to a value of 64 bits.
+// set sets v to a value of 64 bits, or does nothing if v is the zero Value, because the value is
+// being skipped.
 func (f *integer) set(v reflect.Value, n uint64) {
-	switch {
-	case !v.IsValid():
-		// The value is being skipped.
-	case f.signed:
+	if !v.IsValid() {
+		return
+	}
+	if f.signed {
 		v.SetInt(int64(n))
-	default:
+	} else {
 		v.SetUint(n)
 	}
 }
 
 func (f *integer) String() string { return f.typ.Kind().String() }
 
-// An octet is the form of an int8 or uint8, which it sends as one byte. A varint would take two
-// for half of the values.
+// An octet is the form of an int8 or uint8, which it sends as one byte, since a varint would need
+// two for half of the values.
 type octet struct{ integer }
 
 func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -82,10 +84,10 @@ func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-func (*octet) least() int { return 1 }
-func (*octet) most() int  { return 1 }
+func (*octet) minSize() int { return 1 }
+func (*octet) maxSize() int { return 1 }
 
-// varint is the form of a larger int or uint: a varint, zigzag-encoded if signed.
+// A varint is the form of a larger int or uint, which it zigzag-encodes if signed.
 type varint struct{ integer }
 
 func (f *varint) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -103,20 +105,20 @@ func (f *varint) read(b []byte, v reflect.Value) ([]byte, error) {
 	if f.signed {
 		n = uint64(unzigzag(n))
 	}
-	switch {
-	case f.signed && f.typ.OverflowInt(int64(n)):
-		return nil, fmt.Errorf("%d does not fit %v", int64(n), f.typ.Kind())
-	case !f.signed && f.typ.OverflowUint(n):
-		return nil, fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	if f.signed && f.typ.OverflowInt(int64(n)) {
+		return nil, fmt.Errorf("%d overflows %v", int64(n), f.typ.Kind())
+	}
+	if !f.signed && f.typ.OverflowUint(n) {
+		return nil, fmt.Errorf("%d overflows %v", n, f.typ.Kind())
 	}
 	f.set(v, n)
 	return rest, nil
 }
 
-func (*varint) least() int  { return 1 }
-func (f *varint) most() int { return (f.typ.Bits() + 6) / 7 }
+func (*varint) minSize() int   { return 1 }
+func (f *varint) maxSize() int { return (f.typ.Bits() + 6) / 7 }
 
-// reference is the form of a reference to an actor: the actor's ID, or 0 for none.
+// A reference is the form of a reference to an actor: the actor's ID, or 0 for none.
 type reference struct{ varint }
 
 func (*reference) references(v reflect.Value, visit func(uint64)) {

@@ -3,80 +3,100 @@ package state
 import "time"
 
 const (
-	// standing is the delay by a standing queue that updates may cause. If the round trip is
-	// longer than that, they may cause a delay of a round trip. On Unreal's Bad network profile,
-	// jitter alone moves the minimum of a few round trips by more than 50 ms, and slowing down for
-	// it made updates seconds old.
-	standing = 50 * time.Millisecond
-	// long is by how much a queue may exceed that before we halve the rate once more. It's too long
-	// to wait for the usual cut to take effect, because the queue continues to grow until we
-	// see that it has drained.
-	long = 250 * time.Millisecond
+	// queueDelay is the delay that a standing queue of updates may cause. If the round trip is
+	// longer than that, they may cause a delay of a round trip. A shorter limit would mistake
+	// jitter for a queue: on Unreal's Bad network profile, jitter alone moves the minimum of a few
+	// round trips by more than 50 ms, and slowing down for it made updates seconds old.
+	queueDelay = 50 * time.Millisecond
+
+	// longQueue is by how much a queue may exceed that before we halve the rate once more. Waiting
+	// for the usual cut to take effect would then take too long, because the queue continues to
+	// grow until we see that it has drained.
+	longQueue = 250 * time.Millisecond
+
 	// bulkShare is how many bytes of updates we send for each byte of bulk (transfers) that is
-	// waiting. Updates slow down if bulk gets less. Otherwise a client whose path they fill
-	// would never receive its transfer.
+	// waiting. Updates slow down if bulk gets less, because otherwise a client whose path they
+	// fill would never receive its transfer. One eighth of the path slows updates only a little.
 	bulkShare = 7
-	// leastRate is the lowest rate in bytes per second, however long the queue. That is about
+
+	// minRate is the lowest rate in bytes per second, however long the queue. It allows about
 	// twenty small updates a second, or a full packet every two seconds.
-	leastRate = 600
-	// After trials rounds at ever lower rates, our updates are not to blame if the delay is
-	// still the same, give or take alike: either the path has become longer or others fill the
-	// queue. A queue of our own would be half a second shorter by then, or still grow.
+	minRate = 600
+
+	// If the delay is still the same after trialRounds rounds at ever lower rates, give or take
+	// sameDelay, our updates are not to blame: either the path has become longer or others fill
+	// the queue. A queue of our own would be half a second shorter, or still growing.
 	//
-	// alike must allow for other traffic. At 25 ms, a TCP upload on the return path kept updates
-	// at leastRate for as long as it lasted.
-	trials, alike = 4, 100 * time.Millisecond
-	// growth is how slowly the rate grows after the first queue, by 1/growth in each round. A
-	// round is 8 measured round trips, about a quarter of a second at 30 Hz.
-	growth = 10
+	// sameDelay must allow for other traffic. At 25 ms, a TCP upload on the return path kept
+	// updates at minRate until it ended.
+	trialRounds, sameDelay = 4, 100 * time.Millisecond
+
+	// firstGrowth is the factor by which the rate grows in each round until the first queue. After
+	// that it grows by 1/growth in each round. A round is 8 measured round trips, about a quarter
+	// of a second at 30 Hz.
+	firstGrowth, growth = 1.4, 10
+
+	// After a round with a queue, we send usualCut of what we sent in it, or deepCut if the queue
+	// is long.
+	usualCut, deepCut = 0.7, usualCut / 2
+
 	// firstRate is the initial rate in bytes per second, Unreal's ConfiguredInternetSpeed. A
 	// game that needs ten times as much gets it after about two seconds.
 	firstRate = 10_000
-	mostRate  = 1 << 30 // bytes per second; keeps sums finite
-	// calm is how long there must be no queue until the rate may grow as fast as initially.
-	calm = 10 * time.Second
-	// idle is how long a pause makes the measurements before it worthless.
-	idle = time.Second
-	// burst is how much may be sent at once after a pause: what the rate allows in this time.
-	burst = 100 * time.Millisecond
-	// fewPackets is a number of packets that is too small to measure their loss.
+	maxRate   = 1 << 30 // bytes per second; keeps sums finite
+
+	// calmTime is how long there must be no queue until the rate may grow as fast as initially.
+	calmTime = 10 * time.Second
+
+	// idleTime is the length of a pause after which earlier measurements are worthless.
+	idleTime = time.Second
+
+	// burstTime says how much may be sent at once after a pause: what the rate allows in this time.
+	burstTime = 100 * time.Millisecond
+
+	// minBurst is the minimum of that in bytes, so that a full packet can be sent at any rate.
+	minBurst = 1200
+
+	// fewPackets is a number of packets that is too small to measure their loss: a single lost one
+	// would already be 6%.
 	fewPackets = 16
+
 	// longTick is the longest tick for which Room allows the whole rate.
 	longTick = 250 * time.Millisecond
 )
 
 // A Pace is the congestion control of updates to one client. It slows them down while packets
-// queue on the path, because in a queue updates become old and delay the game's calls.
+// queue on the path, because updates that wait in a queue become old and delay the game's calls.
 //
-// It works in rounds of a few measured round trips. The rate grows by 40 % in each round until we
-// first see a queue. We then cut it to 70 % of what was sent, and let it grow by 10 % a round
-// until there has been no queue for calm. It does not grow while less than half of it is used and
+// It works in rounds of a few measured round trips. The rate grows by 40% in each round until we
+// first see a queue. We then cut it to 70% of what was sent, and let it grow by 10% a round until
+// there has been no queue for calmTime. It doesn't grow while less than half of it is used and
 // nothing is held back.
 //
 // Times are measured from a fixed point and must be positive. The zero Pace is ready to use.
 // It is not safe for concurrent use.
 type Pace struct {
 	// A token bucket.
-	rate   float64       // bytes per second; 0 before the first Room
-	saved  float64       // bytes that may be sent now
-	filled time.Duration // when Room last added to saved
+	rate     float64       // bytes per second; 0 before the first Room
+	tokens   float64       // bytes that may be sent now
+	lastFill time.Duration // when Room last added to tokens
 
 	// The current round.
-	looked     time.Duration // when the round began
-	rounds     int           // Look's argument when the round began
-	called     time.Duration // when Look was last called
+	roundStart time.Duration // when the round began
+	rounds     int           // Sample.Rounds when the round began
+	lastLook   time.Duration // when Look was last called
 	sent       int           // bytes of updates sent
 	bulkSent   int           // bytes of bulk sent
-	bulkWaited bool          // bulk has had to wait behind updates
+	bulkWaited bool          // bulk had to wait behind updates
 
 	// The queue on the path.
 	base       time.Duration // round trip without a queue
-	met        time.Duration // when we last saw a queue; 0 if not within calm
+	lastQueue  time.Duration // when we last saw a queue; 0 if not within calmTime
 	queueSince time.Duration // when we first saw the present queue; 0 if there is none
-	crowd      Crowd         // the other connections' paces; set by Among
+	crowd      Crowd         // the other connections' paces; set by SetCrowd
 
-	// The trial that is to show whether the queue is ours.
-	shrunk     int           // rounds in which we cut the rate; 0 if there is no trial
+	// The trial that shows whether the queue is ours.
+	cuts       int           // rounds in which we cut the rate; 0 if there is no trial
 	rttBefore  time.Duration // round trip before the trial
 	rateBefore float64       // rate before the trial
 
@@ -90,18 +110,18 @@ type Pace struct {
 	usedBefore float64 // rate at which we sent before we slowed down for it; 0 if we haven't
 }
 
-// Beside records how many bytes of bulk the connection has sent since the last call, and whether
-// more bulk waits behind unsent updates.
-func (p *Pace) Beside(left int, waits bool) {
-	p.bulkSent += left
+// NoteBulk records that the connection has sent that many bytes of bulk since the last call, and
+// whether more bulk waits behind unsent updates.
+func (p *Pace) NoteBulk(bytes int, waits bool) {
+	p.bulkSent += bytes
 	p.bulkWaited = p.bulkWaited || waits
 }
 
-// Among records what the paces of all the server's connections add up to.
-func (p *Pace) Among(crowd Crowd) { p.crowd = crowd }
+// SetCrowd records what the paces of all the server's connections add up to.
+func (p *Pace) SetCrowd(crowd Crowd) { p.crowd = crowd }
 
-// Lost records how many of the connection's packets have been lost so far, and of how many.
-func (p *Pace) Lost(lost, of uint64) {
+// NoteLoss records how many of the connection's packets have been lost so far, and of how many.
+func (p *Pace) NoteLoss(lost, of uint64) {
 	if of < p.packets+fewPackets {
 		return
 	}
@@ -122,146 +142,146 @@ type Sample struct {
 	More bool // there were more updates, which could not be sent or were held back
 }
 
-// Look adapts the rate to the path. It only does so if Rounds has changed since the last call.
+// Look adapts the rate to the path, but only if Rounds has changed since the last call.
 func (p *Pace) Look(now time.Duration, s Sample) {
-	if now-p.called > idle {
-		// We don't know what has happened on the path in the meantime.
-		p.begin(now)
+	if now-p.lastLook > idleTime {
+		// We don't know what happened on the path since the last call.
+		p.beginRound(now)
 		p.rounds = s.Rounds
 	}
-	p.called = now
+	p.lastLook = now
 	p.sent += s.Sent
-	if s.Rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
+	if s.Rounds == p.rounds || p.rate == 0 || now-p.roundStart < burstTime {
 		return
 	}
 	p.rounds = s.Rounds
-	used := float64(p.sent) / (now - p.looked).Seconds()
-	lacks := p.bulkWaited && p.bulkSent < p.sent/bulkShare
-	p.begin(now)
+	used := float64(p.sent) / (now - p.roundStart).Seconds()
+	bulkLacks := p.bulkWaited && p.bulkSent < p.sent/bulkShare
+	p.beginRound(now)
 	if p.base == 0 {
 		p.base = s.MinRTT
 	}
 	p.base = min(p.base, s.RecentRTT)
 	switch {
-	case s.RecentRTT > p.limit():
-		p.met = now
+	case s.RecentRTT > p.queueLimit():
+		p.lastQueue = now
 		p.shrink(now, s.RecentRTT, used)
-	case p.crowd.overflows(p.lost) && s.RecentRTT > s.MinRTT+standing/2:
-		// The queue that most connections share is full, although it looks short here. It may
-		// hold less than standing, or base may include it.
+	case p.crowd.overflows(p.lost) && s.RecentRTT > s.MinRTT+queueDelay/2:
+		// The queue that most connections share is full, although it looks short here: it may hold
+		// less than queueDelay, or base may include it.
 		p.shrink(now, s.RecentRTT, used)
 	default:
-		p.shrunk = 0
+		p.cuts = 0
 		p.queueSince = 0
-		p.share(now, used, lacks, s.More)
+		p.adapt(now, used, bulkLacks, s.More)
 	}
 }
 
-// begin starts a round.
-func (p *Pace) begin(now time.Duration) {
-	p.looked = now
+// beginRound starts a round.
+func (p *Pace) beginRound(now time.Duration) {
+	p.roundStart = now
 	p.sent = 0
 	p.bulkSent = 0
 	p.bulkWaited = false
 }
 
-// share adapts the rate while there is no queue. lacks says that bulk got less than its share in
-// the last round.
-func (p *Pace) share(now time.Duration, used float64, lacks, short bool) {
-	if !lacks {
+// adapt adapts the rate while there is no queue. bulkLacks says that bulk got less than its share in
+// the last round, and more that updates had to wait.
+func (p *Pace) adapt(now time.Duration, used float64, bulkLacks, more bool) {
+	if !bulkLacks {
 		p.starved = 0
 		p.usedBefore = 0
-		p.grow(now, used, short)
+		p.grow(now, used, more)
 		return
 	}
 	p.starved++
-	if p.starved > 1 || p.met > 0 { // a first round may only mean that bulk was just queued
-		p.met = now // so that the rate grows by a tenth from now on
-		p.leaveBulk(used)
+	if p.starved > 1 || p.lastQueue > 0 { // a first round may only mean that bulk was just queued
+		p.lastQueue = now // so that the rate grows by a tenth from now on
+		p.yieldToBulk(used)
 	}
 }
 
-// leaveBulk lowers the rate below used, so that bulk gets its share of what we have been sending.
-// However many rounds that takes, the rate falls no lower than half of what it was at the start.
-// If bulk still gets no more by then, it is waiting for something else.
-func (p *Pace) leaveBulk(used float64) {
+// yieldToBulk lowers the rate below used, so that bulk gets its share of what we have been sending.
+// However many rounds that takes, the rate falls no lower than half of what it was at the start,
+// because bulk that gets no more even then must be waiting for something else.
+func (p *Pace) yieldToBulk(used float64) {
 	if p.usedBefore == 0 {
 		p.usedBefore = used
 	}
-	p.rate = max(leastRate, p.usedBefore/2, used*bulkShare/(bulkShare+1))
+	p.rate = max(minRate, p.usedBefore/2, used*bulkShare/(bulkShare+1))
 }
 
-// limit returns the round trip above which we take the path to have a standing queue.
-func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
+// queueLimit returns the round trip above which we assume that the path has a standing queue.
+func (p *Pace) queueLimit() time.Duration { return p.base + max(queueDelay, p.base) }
 
 // shrink cuts the rate below used, the rate at which we have been sending. If that has made no
-// difference to the queue after trials rounds, it restores the rate instead, since the queue isn't
-// ours.
+// difference to the queue after trialRounds rounds, it restores the rate instead, since the queue
+// isn't ours.
 //
-// Rounds in which the crowd is undecided do not count. When they did, 32 connections cut their
-// rates in vain, because calls and resends filled the path as well. Each of them concluded that
-// the queue must be somebody else's and restored its rate, and so the queue stayed full.
+// Rounds in which the crowd is undecided don't count. If they did, many connections would cut their
+// rates in vain while calls and resends also fill the path. Each of them would conclude that the
+// queue must be somebody else's and restore its rate, so the queue would stay full.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	if p.queueSince == 0 {
 		p.queueSince = now
 	}
 	switch {
-	case p.shrunk == 0:
+	case p.cuts == 0:
 		p.rttBefore = recent
 		p.rateBefore = p.rate
 	case p.crowd.undecided(p, now-p.queueSince):
 		// Begin the trial again, but remember the rate before it.
 		p.rttBefore = recent
-		p.shrunk = 0
+		p.cuts = 0
 	}
-	p.shrunk++
-	if p.shrunk > trials {
-		p.shrunk = 0
-		if (recent - p.rttBefore).Abs() <= alike {
-			// The queue isn't ours. Take it for a part of the path from now on.
+	p.cuts++
+	if p.cuts > trialRounds {
+		p.cuts = 0
+		if (recent - p.rttBefore).Abs() <= sameDelay {
+			// The queue isn't ours. Regard it as a part of the path from now on.
 			p.base = recent
 			p.rate = p.rateBefore
 			p.queueSince = 0
 			return
 		}
 	}
-	share := 0.7
-	if recent > p.limit()+long {
-		share = 0.35
+	cut := usualCut
+	if recent > p.queueLimit()+longQueue {
+		cut = deepCut
 	}
-	p.rate = max(leastRate, share*used)
+	p.rate = max(minRate, cut*used)
 }
 
 // grow raises the rate, unless less than half of it was used and nothing had to wait.
-func (p *Pace) grow(now time.Duration, used float64, short bool) {
-	if now-p.met > calm {
-		p.met = 0
+func (p *Pace) grow(now time.Duration, used float64, more bool) {
+	if now-p.lastQueue > calmTime {
+		p.lastQueue = 0
 	}
 	switch {
-	case !short && used < p.rate/2:
+	case !more && used < p.rate/2:
 		// The updates don't need more.
-	case p.met == 0:
-		p.rate = min(1.4*p.rate, mostRate)
+	case p.lastQueue == 0:
+		p.rate = min(firstGrowth*p.rate, maxRate)
 	default:
 		p.rate += p.rate / growth
 	}
 }
 
-// Room returns how many bytes may be sent now, at most most. It refills the bucket first.
-func (p *Pace) Room(now time.Duration, most int) int {
+// Room refills the bucket and returns how many bytes may be sent now, but no more than limit.
+func (p *Pace) Room(now time.Duration, limit int) int {
 	if p.rate == 0 {
 		p.rate = firstRate
-		p.saved = firstRate * burst.Seconds()
-		p.filled = now
-		p.looked = now
+		p.tokens = firstRate * burstTime.Seconds()
+		p.lastFill = now
+		p.roundStart = now
 	}
-	span := min(now-p.filled, longTick)
-	limit := max(p.rate*max(burst, span).Seconds(), 1200)
-	p.saved = min(p.saved+p.rate*span.Seconds(), limit)
-	p.filled = now
-	return min(most, max(0, int(p.saved)))
+	span := min(now-p.lastFill, longTick)
+	size := max(p.rate*max(burstTime, span).Seconds(), minBurst)
+	p.tokens = min(p.tokens+p.rate*span.Seconds(), size)
+	p.lastFill = now
+	return min(limit, max(0, int(p.tokens)))
 }
 
-// Sent takes n bytes out of the bucket, because they were passed on for sending. If some of them
+// Sent removes n bytes from the bucket, because they were passed on for sending. If some of them
 // weren't sent after all, call it again with a negative n.
-func (p *Pace) Sent(n int) { p.saved -= float64(n) }
+func (p *Pace) Sent(n int) { p.tokens -= float64(n) }

@@ -133,7 +133,7 @@ func TestPaceLeavesBulkAPart(t *testing.T) {
 			if i >= 15*30 {
 				updates += left
 			}
-			p.Beside(bulk, row.waits && (unsent > 0 || row.full && i > 10*30))
+			p.NoteBulk(bulk, row.waits && (unsent > 0 || row.full && i > 10*30))
 			p.Look(now, Sample{RecentRTT: 50 * time.Millisecond, MinRTT: 50 * time.Millisecond, Rounds: i / 2, Sent: left, More: true})
 			p.Sent(-unsent)
 			waiting = p.Room(now, 3*perTick)

@@ -6,19 +6,19 @@ import (
 	"reflect"
 )
 
-// MaxFields limits the fields of a state, since a [Mask] has one bit for each.
+// MaxFields is the maximum number of fields of a state, since a [Mask] has one bit for each.
 const MaxFields = 64
 
-// MaxField limits the size of an encoded field in bytes, so that a message with any one field fits
+// MaxFieldBytes is the maximum size of an encoded field, so that a message with any one field fits
 // into the smallest datagram.
-const MaxField = 1000
+const MaxFieldBytes = 1000
 
 // A Plan encodes and decodes the values of one struct type, field by field. It is immutable
 // and safe for concurrent use.
 type Plan struct {
 	typ        reflect.Type
-	fields     []field
-	comparable bool // see Comparable
+	fields     []compiledField
+	canCompare bool // returned by Comparable
 
 	// What a new Shadow starts from.
 	zero []byte   // encoding of the zero value
@@ -30,11 +30,11 @@ type Field struct {
 	Name      string
 	Condition Condition
 	Custom    string // name of a Custom condition
-	Reference bool   // the field is or holds a reference to an actor
+	Reference bool   // the field is or contains a reference to an actor
 }
 
-// A field is what a plan knows about one field of its struct.
-type field struct {
+// A compiledField is what a plan knows about one field of its struct.
+type compiledField struct {
 	Field
 	path  string // names the field in errors
 	index int    // index in the struct, which may also have blank fields
@@ -46,14 +46,14 @@ type field struct {
 // there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
+		return nil, fmt.Errorf("%v: state must be a struct type", t)
 	}
 	if reference != nil && reference.Kind() != reflect.Uint64 {
-		return nil, fmt.Errorf("%v: a reference is a uint64", reference)
+		return nil, fmt.Errorf("%v: reference type must be a uint64", reference)
 	}
-	p := &Plan{typ: t, comparable: t.Comparable()}
+	p := &Plan{typ: t, canCompare: t.Comparable()}
 	for f := range t.Fields() {
-		if blank(f) {
+		if isBlank(f) {
 			continue
 		}
 		if err := p.add(f, reference); err != nil {
@@ -61,29 +61,32 @@ func Compile(t, reference reflect.Type) (*Plan, error) {
 		}
 	}
 	if n := len(p.fields); n == 0 || n > MaxFields {
-		return nil, fmt.Errorf("%s: it has %d fields, a state has 1 to %d; structs inside of it count as one",
-			nameOf(t), n, MaxFields)
+		return nil, fmt.Errorf("%s: state has %d fields; it must have 1 to %d, where a nested struct counts as one",
+			typeName(t), n, MaxFields)
 	}
-	return p, p.encodeZero()
+	if err := p.encodeZero(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // add compiles one field and appends it to the plan.
 func (p *Plan) add(f reflect.StructField, reference reflect.Type) error {
-	c := compiler{reference: reference, open: []reflect.Type{p.typ}}
-	path := nameOf(p.typ) + "." + f.Name
-	made, tag, err := c.field(f, path, nil)
+	c := compiler{reference: reference, enclosing: []reflect.Type{p.typ}}
+	path := typeName(p.typ) + "." + f.Name
+	compiled, t, err := c.field(f, path, nil)
 	if err != nil {
 		return err
 	}
-	if n := made.most(); n > MaxField {
-		return fmt.Errorf("%s: it may take %s bytes, a field at most %d; bound it lower, split it, or use a list",
-			path, sizeOf(n), MaxField)
+	if n := compiled.maxSize(); n > MaxFieldBytes {
+		return fmt.Errorf("%s may need %s bytes; the limit for a field is %d: set a lower bound, split it, or use a list",
+			path, formatSize(n), MaxFieldBytes)
 	}
-	p.fields = append(p.fields, field{
-		Field: Field{Name: f.Name, Condition: tag.condition, Custom: tag.custom, Reference: c.refers},
+	p.fields = append(p.fields, compiledField{
+		Field: Field{Name: f.Name, Condition: t.condition, Custom: t.custom, Reference: c.hasReference},
 		path:  path,
 		index: f.Index[0],
-		form:  made,
+		form:  compiled,
 	})
 	return nil
 }
@@ -95,7 +98,7 @@ func (p *Plan) encodeZero() (err error) {
 		if p.zero, err = p.Append(p.zero, zero, i); err != nil {
 			return err
 		}
-		p.ends = append(p.ends, uint16(len(p.zero))) // MaxFields of MaxField bytes fit
+		p.ends = append(p.ends, uint16(len(p.zero))) // can't overflow, even for MaxFields of MaxFieldBytes
 	}
 	return nil
 }
@@ -103,16 +106,16 @@ func (p *Plan) encodeZero() (err error) {
 // Type returns the type of the struct.
 func (p *Plan) Type() reflect.Type { return p.typ }
 
-// Fields returns the number of fields, from 1 to MaxFields.
-func (p *Plan) Fields() int { return len(p.fields) }
+// NumFields returns the number of fields, from 1 to MaxFields.
+func (p *Plan) NumFields() int { return len(p.fields) }
 
 // Field returns the description of field i.
 func (p *Plan) Field(i int) Field { return p.fields[i].Field }
 
-// Most returns the maximum size in bytes of all fields together.
-func (p *Plan) Most() (n int) {
+// MaxSize returns the maximum size in bytes of all fields together.
+func (p *Plan) MaxSize() (n int) {
 	for _, f := range p.fields {
-		n += f.form.most()
+		n += f.form.maxSize()
 	}
 	return n
 }
@@ -128,7 +131,7 @@ func (p *Plan) Lines() []string {
 		lines[i] = fmt.Sprintf("%s: %v", f.Name, f.form)
 		switch f.Condition {
 		case None:
-			// The form says it all.
+			// Only the form matters.
 		case Custom:
 			lines[i] += fmt.Sprintf(", if %q", f.Custom)
 		default:
@@ -141,7 +144,7 @@ func (p *Plan) Lines() []string {
 // Comparable reports whether the owner may compare two values, with == or byte by byte in memory,
 // instead of their encodings. It is false if the type contains slices. By ==, a float that changes
 // between 0 and -0 remains the same, although its encoding differs if it has no quant.
-func (p *Plan) Comparable() bool { return p.comparable }
+func (p *Plan) Comparable() bool { return p.canCompare }
 
 // Append appends field i of the struct v.
 //
@@ -152,15 +155,14 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))
 	if err != nil {
-		return b, f.failed(err)
+		return b, f.wrap(err)
 	}
 	return longer, nil
 }
 
-// Read decodes field i from the start of b into the settable struct v and returns the rest of
-// b.
+// Read decodes field i from the start of b into the settable struct v and returns the rest of b.
 //
-// It accepts only what Append produces, and allocates no memory for data that b does not contain.
+// It accepts only what Append produces, and allocates no memory for data that b doesn't contain.
 // Strings and slices don't alias b. After an error, the field may be partly filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
@@ -169,7 +171,7 @@ func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 
 // Skip skips field i at the start of b. It accepts what Read accepts.
 func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
-	return p.fields[i].read(b, reflect.Value{}) // forms check the field but set nothing
+	return p.fields[i].read(b, reflect.Value{}) // given no value, a form only checks the encoding
 }
 
 // References calls visit for every reference in the struct v that is not 0.
@@ -182,23 +184,23 @@ func (p *Plan) References(v reflect.Value, visit func(id uint64)) {
 }
 
 // read decodes the field into v.
-func (f *field) read(b []byte, v reflect.Value) (rest []byte, err error) {
+func (f *compiledField) read(b []byte, v reflect.Value) (rest []byte, err error) {
 	if rest, err = f.form.read(b, v); err != nil {
-		return nil, f.failed(err)
+		return nil, f.wrap(err)
 	}
 	return rest, nil
 }
 
-// failed adds the field's path to err.
-func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
+// wrap adds the field's path to err.
+func (f *compiledField) wrap(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
 
-// nameOf returns the name of t in errors.
-func nameOf(t reflect.Type) string { return cmp.Or(t.Name(), "struct") }
+// typeName returns the name of t in errors.
+func typeName(t reflect.Type) string { return cmp.Or(t.Name(), "struct") }
 
-// sizeOf returns a size in bytes for errors.
-func sizeOf(n int) string {
-	if n >= endless {
-		return "any number of"
+// formatSize formats the size of a form for errors.
+func formatSize(n int) string {
+	if n >= maxFormSize {
+		return fmt.Sprintf("%d or more", maxFormSize)
 	}
 	return fmt.Sprint(n)
 }

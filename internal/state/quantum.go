@@ -8,29 +8,29 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that we encode. Up to this number,
+// maxQuanta is the largest multiple of a quantum that we encode. Up to this number,
 // n*quantum/quantum rounds to n in spite of float64's rounding errors.
-const mostQuanta = 1 << 50
+const maxQuanta = 1 << 50
 
-// A quantised is the form of a float with a quantum, of which it sends a whole multiple.
+// A quantized is the form of a float with a quantum, of which it sends a whole multiple.
 //
-// Values outside of lowest and highest are clamped. NaN becomes 0, or whatever value of the range
-// is nearest to 0, because it would help nobody if we returned an error in every tick.
-type quantised struct {
-	leaf
-	offset  // how the multiple is encoded if there is a range; width 0 = as a varint
-	quantum float64
-	single  bool // the values are float32
+// Values below low or above high are clamped. NaN becomes 0, or the value of the range that is
+// nearest to 0, because returning an error in every tick would help nobody.
+type quantized struct {
+	noReferences
+	offset    // how the multiple is encoded if there is a range; width 0 = as a varint
+	quantum   float64
+	isFloat32 bool // the values are float32
 
-	lowest, highest int64 // in quanta
+	low, high int64 // in quanta
 }
 
-// newQuantised makes the form of floats of type t with a scale that has a quantum.
-func newQuantised(t reflect.Type, s *scale) (form, error) {
-	f := &quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
-	f.highest = f.furthest()
-	f.lowest = -f.highest
-	if f.highest == 0 {
+// newQuantized makes the form of floats of type t with a scale that has a quantum.
+func newQuantized(t reflect.Type, s *scale) (form, error) {
+	f := &quantized{quantum: s.quantum, isFloat32: t.Kind() == reflect.Float32}
+	f.high = f.maxExact()
+	f.low = -f.high
+	if f.high == 0 {
 		return nil, fmt.Errorf("quant=%v is too small or too large for %v", s.quantum, t.Kind())
 	}
 	if !s.ranged {
@@ -39,22 +39,21 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	low, wrongLow := strconv.ParseFloat(s.low, 64)
 	high, wrongHigh := strconv.ParseFloat(s.high, 64)
 	if wrongLow != nil || wrongHigh != nil || low != low || high != high {
-		return nil, fmt.Errorf("range=%s:%s needs two numbers", s.low, s.high)
+		return nil, fmt.Errorf("range=%s:%s: both ends must be numbers", s.low, s.high)
 	}
-	return f.between(low, high)
+	return f.setRange(low, high)
 }
 
-// furthest returns the largest number of quanta that is still the same after it has been decoded
-// and encoded again. It may be less than mostQuanta, because large float32 values are further
-// apart than the quantum.
-func (f *quantised) furthest() int64 {
-	top, largest := float64(mostQuanta), math.MaxFloat64
-	if f.single {
+// maxExact returns the largest number of quanta that decoding and encoding doesn't change. It may be
+// less than maxQuanta, because large float32 values are further apart than the quantum.
+func (f *quantized) maxExact() int64 {
+	top, largest := float64(maxQuanta), math.MaxFloat64
+	if f.isFloat32 {
 		largest = math.MaxFloat32
 	}
 	x := f.round(min(top*f.quantum, largest))
 	if math.Round(x/f.quantum) > top {
-		x = f.before(x)
+		x = f.towardZero(x)
 	}
 	n := int64(math.Round(x / f.quantum))
 	if math.IsInf(f.value(n), 0) {
@@ -63,107 +62,112 @@ func (f *quantised) furthest() int64 {
 	return n
 }
 
-// before returns the next value of the type towards 0.
-func (f *quantised) before(x float64) float64 {
-	if f.single {
+// towardZero returns the next value of the type toward 0.
+func (f *quantized) towardZero(x float64) float64 {
+	if f.isFloat32 {
 		return float64(math.Nextafter32(float32(x), 0))
 	}
 	return math.Nextafter(x, 0)
 }
 
 // round rounds x to the precision of the type.
-func (f *quantised) round(x float64) float64 {
-	if f.single {
+func (f *quantized) round(x float64) float64 {
+	if f.isFloat32 {
 		return float64(float32(x))
 	}
 	return x
 }
 
-// between limits f to values from low to high.
-func (f *quantised) between(low, high float64) (form, error) {
-	// Compute both before setting either, because quanta clamps to what the fields are now.
+// setRange limits f to values from low to high.
+func (f *quantized) setRange(low, high float64) (form, error) {
+	// Compute both before setting either, because quanta clamps to the current fields.
 	lowest, highest := f.quanta(low), f.quanta(high)
-	f.lowest, f.highest = lowest, highest
+	f.low, f.high = lowest, highest
 	switch {
-	case f.lowest >= f.highest:
-		return nil, fmt.Errorf("range=%v:%v needs the lower number first and a quantum or more to the other",
+	case f.low >= f.high:
+		return nil, fmt.Errorf("range=%v:%v: low end must be at least one quant below the high end",
 			low, high)
-	case math.Abs(low/f.quantum) > mostQuanta, math.Abs(high/f.quantum) > mostQuanta,
-		f.quanta(f.value(f.lowest)) != f.lowest, f.quanta(f.value(f.highest)) != f.highest:
-		return nil, fmt.Errorf("range=%v:%v is too wide for quanta of %v in its type", low, high, f.quantum)
+	case math.Abs(low/f.quantum) > maxQuanta, math.Abs(high/f.quantum) > maxQuanta,
+		f.quanta(f.value(f.low)) != f.low, f.quanta(f.value(f.high)) != f.high:
+		return nil, fmt.Errorf("range=%v:%v is too wide for a %s with quant=%v", low, high, f.typeName(), f.quantum)
 	}
-	f.offset = newOffset(uint64(f.highest - f.lowest))
+	f.offset = newOffset(uint64(f.high - f.low))
 	return f, nil
 }
 
 // quanta returns x in quanta, rounded and clamped.
-func (f *quantised) quanta(x float64) int64 {
+func (f *quantized) quanta(x float64) int64 {
 	n := math.Round(x / f.quantum)
 	switch {
 	case n != n: // NaN
-		return max(f.lowest, min(0, f.highest))
-	case n <= float64(f.lowest):
-		return f.lowest
-	case n >= float64(f.highest):
-		return f.highest
+		return max(f.low, min(0, f.high))
+	case n <= float64(f.low):
+		return f.low
+	case n >= float64(f.high):
+		return f.high
 	}
 	return int64(n)
 }
 
 // value returns the value of n quanta.
-func (f *quantised) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
+func (f *quantized) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
 
-func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
+func (f *quantized) append(b []byte, v reflect.Value) ([]byte, error) {
 	n := f.quanta(v.Float())
 	if f.width > 0 {
-		return f.appendTo(b, uint64(n-f.lowest)), nil
+		return f.appendTo(b, uint64(n-f.low)), nil
 	}
 	return binary.AppendVarint(b, n), nil
 }
 
 // nextQuanta decodes a number of quanta.
-func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
+func (f *quantized) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	if f.width > 0 {
 		u, rest, err := f.offset.next(b)
-		return f.lowest + int64(u), rest, err
+		return f.low + int64(u), rest, err
 	}
 	u, rest, err := readUvarint(b)
 	return unzigzag(u), rest, err
 }
 
-// read also rejects a number of quanta that no value of the type has, as happens with large
-// float32 values.
-func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
+// read also rejects multiples of the quantum that the type can't represent, as large float32 values
+// may be.
+func (f *quantized) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.nextQuanta(b)
-	switch x := f.value(n); {
-	case err != nil:
-		// Leave v alone.
-	case f.quanta(x) != n:
-		err = fmt.Errorf("no value has %d quanta of %v", n, f.quantum)
-	case v.IsValid():
+	if err != nil {
+		return nil, err
+	}
+	x := f.value(n)
+	if f.quanta(x) != n {
+		return nil, fmt.Errorf("no %s is %d times %v", f.typeName(), n, f.quantum)
+	}
+	if v.IsValid() {
 		v.SetFloat(x)
 	}
-	return rest, err
+	return rest, nil
 }
 
-func (f *quantised) least() int { return max(f.width, 1) }
+func (f *quantized) minSize() int { return max(f.width, 1) }
 
-func (f *quantised) most() int {
+func (f *quantized) maxSize() int {
 	if f.width > 0 {
 		return f.width
 	}
-	// f.lowest is -f.highest, whose zigzag encoding is one smaller.
-	return len(binary.AppendVarint(nil, f.highest))
+	// f.low is -f.high, whose zigzag encoding is one smaller.
+	return len(binary.AppendVarint(nil, f.high))
 }
 
-func (f *quantised) String() string {
-	name := "float64"
-	if f.single {
-		name = "float32"
+func (f *quantized) typeName() string {
+	if f.isFloat32 {
+		return "float32"
 	}
-	name += fmt.Sprintf(", quant %v", f.quantum)
+	return "float64"
+}
+
+func (f *quantized) String() string {
+	s := fmt.Sprintf("%s, quant %v", f.typeName(), f.quantum)
 	if f.width > 0 {
-		name += fmt.Sprintf(", range %d:%d quanta", f.lowest, f.highest)
+		s += fmt.Sprintf(", range %d:%d quanta", f.low, f.high)
 	}
-	return name
+	return s
 }

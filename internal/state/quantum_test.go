@@ -76,7 +76,7 @@ func TestFurthestQuanta(t *testing.T) {
 		for _, x := range []float64{math.MaxFloat64, math.MaxFloat32, math.Inf(-1), -3.3e38} {
 			v.Field(0).SetFloat(x)
 			v.Field(1).SetFloat(x)
-			most := p.Most()
+			most := p.MaxSize()
 			for i := range 2 {
 				b, err := p.Append(nil, v, i)
 				require.NoError(t, err)
@@ -183,5 +183,5 @@ func TestMostIsWhatTheLargestTakes(t *testing.T) {
 		b, err = p.Append(b, v, i)
 		require.NoError(t, err)
 	}
-	require.Len(t, b, p.Most())
+	require.Len(t, b, p.MaxSize())
 }

@@ -8,15 +8,15 @@ import (
 )
 
 // An offset encodes a number's distance from the low end of its range, big-endian and in as many
-// bytes as the highest one needs.
+// bytes as the greatest distance needs.
 type offset struct {
-	highest uint64
-	width   int // in bytes
+	greatest uint64
+	width    int // in bytes
 }
 
-// newOffset returns the offset for numbers up to highest.
-func newOffset(highest uint64) offset {
-	return offset{highest: highest, width: (bits.Len64(highest) + 7) / 8}
+// newOffset returns the offset for distances up to greatest.
+func newOffset(greatest uint64) offset {
+	return offset{greatest: greatest, width: (bits.Len64(greatest) + 7) / 8}
 }
 
 func (o offset) appendTo(b []byte, n uint64) []byte {
@@ -31,8 +31,8 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	for _, c := range first {
 		n = n<<8 | uint64(c)
 	}
-	if err == nil && n > o.highest {
-		err = fmt.Errorf("%d above the lowest value of its range, which holds %d above it", n, o.highest)
+	if err == nil && n > o.greatest {
+		err = fmt.Errorf("value is %d above the low end of its range; the limit is %d", n, o.greatest)
 	}
 	return n, rest, err
 }
@@ -41,7 +41,7 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 type ranged struct {
 	integer
 	offset
-	lowest, topmost uint64
+	low, high uint64
 }
 
 // newRanged makes the form of ints of type t from low to high, the two texts of a range tag.
@@ -52,18 +52,18 @@ func newRanged(t reflect.Type, low, high string) (form, error) {
 		var lo, hi int64
 		lo, wrongLow = strconv.ParseInt(low, 10, t.Bits())
 		hi, wrongHigh = strconv.ParseInt(high, 10, t.Bits())
-		f.lowest, f.topmost = uint64(lo), uint64(hi)
+		f.low, f.high = uint64(lo), uint64(hi)
 	} else {
-		f.lowest, wrongLow = strconv.ParseUint(low, 10, t.Bits())
-		f.topmost, wrongHigh = strconv.ParseUint(high, 10, t.Bits())
+		f.low, wrongLow = strconv.ParseUint(low, 10, t.Bits())
+		f.high, wrongHigh = strconv.ParseUint(high, 10, t.Bits())
 	}
 	if wrongLow != nil || wrongHigh != nil {
-		return nil, fmt.Errorf("range=%s:%s needs two numbers that fit %v", low, high, t.Kind())
+		return nil, fmt.Errorf("range=%s:%s: both ends must be values of %v", low, high, t.Kind())
 	}
-	if !f.below(f.lowest, f.topmost) {
-		return nil, fmt.Errorf("range=%s:%s needs the lower number first and another one behind it", low, high)
+	if !f.below(f.low, f.high) {
+		return nil, fmt.Errorf("range=%s:%s: low end must be below the high end", low, high)
 	}
-	f.offset = newOffset(f.topmost - f.lowest)
+	f.offset = newOffset(f.high - f.low)
 	return f, nil
 }
 
@@ -78,28 +78,28 @@ func (f *ranged) below(a, b uint64) bool {
 func (f *ranged) append(b []byte, v reflect.Value) ([]byte, error) {
 	n := f.get(v)
 	switch {
-	case f.below(n, f.lowest):
-		n = f.lowest
-	case f.below(f.topmost, n):
-		n = f.topmost
+	case f.below(n, f.low):
+		n = f.low
+	case f.below(f.high, n):
+		n = f.high
 	}
-	return f.appendTo(b, n-f.lowest), nil
+	return f.appendTo(b, n-f.low), nil
 }
 
 func (f *ranged) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
 	if err == nil {
-		f.set(v, f.lowest+n)
+		f.set(v, f.low+n)
 	}
 	return rest, err
 }
 
-func (f *ranged) least() int { return f.width }
-func (f *ranged) most() int  { return f.width }
+func (f *ranged) minSize() int { return f.width }
+func (f *ranged) maxSize() int { return f.width }
 
 func (f *ranged) String() string {
 	if f.signed {
-		return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), int64(f.lowest), int64(f.topmost))
+		return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), int64(f.low), int64(f.high))
 	}
-	return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), f.lowest, f.topmost)
+	return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), f.low, f.high)
 }

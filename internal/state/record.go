@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// record is the form of a struct inside a field. It has at least one field.
+// A record is the form of a struct inside a field. It has at least one field.
 type record struct {
 	fields []part
 }
 
-// part is a field of the struct.
+// A part is one field of a record.
 type part struct {
 	name  string
 	index int // in the struct
@@ -46,13 +46,13 @@ func (f *record) references(v reflect.Value, visit func(uint64)) {
 	}
 }
 
-func (f *record) least() int { return f.sum(form.least) }
-func (f *record) most() int  { return f.sum(form.most) }
+func (f *record) minSize() int { return f.sum(form.minSize) }
+func (f *record) maxSize() int { return f.sum(form.maxSize) }
 
 // sum returns the sum of size over all fields.
 func (f *record) sum(size func(form) int) (n int) {
 	for _, p := range f.fields {
-		n = min(n+size(p.form), endless)
+		n = min(n+size(p.form), maxFormSize)
 	}
 	return n
 }

@@ -24,39 +24,39 @@ func TestRefusedBytes(t *testing.T) {
 		wire  string
 		text  string
 	}{
-		{true, "", "", "it needs 1 bytes, 0 are left"},
-		{true, "", "\x02", "a bool is 0 or 1, not 2"},
-		{uint8(0), "", "", "it needs 1 bytes, 0 are left"},
-		{uint16(0), "", "", "its varint is cut off or above 64 bits"},
-		{uint16(0), "", "\x80", "its varint is cut off or above 64 bits"},
-		{uint64(0), "", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "its varint is cut off or above 64 bits"},
-		{uint16(0), "", "\x80\x00", "its varint is longer than it needs to be"},
-		{uint16(0), "", "\x80\x80\x04", "65536 does not fit uint16"},
-		{int16(0), "", "\x81\x80\x04", "-32769 does not fit int16"},
-		{Ref(0), "", "\x81\x00", "its varint is longer than it needs to be"},
-		{0, "range=0:100", "\x65", "101 above the lowest value of its range, which holds 100 above it"},
-		{0, "range=0:300", "\x01", "it needs 2 bytes, 1 are left"},
-		{float32(0), "", "\x7f\xc0\x00", "it needs 4 bytes, 3 are left"},
-		{float32(0), "", "\x7f\xc0\x00\x01", "it is another NaN than the one that travels"},
-		{0.0, "", "\xff\xf8\x00\x00\x00\x00\x00\x00", "it is another NaN than the one that travels"},
-		{0.0, "quant=1", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no value has -9223372036854775808 quanta of 1"},
-		{0.0, "quant=1", "\x82\x80\x80\x80\x80\x80\x80\x04", "no value has 1125899906842625 quanta of 1"},
-		{float32(0), "quant=1", "\x82\x80\x80\x10", "no value has 16777217 quanta of 1"},
-		{0.0, "quant=1,range=0:9", "\x0a", "10 above the lowest value of its range, which holds 9 above it"},
-		{vector{}, "unit", "\x00\x00\x00", "it needs 4 bytes, 3 are left"},
-		{vector{}, "unit", "\x80\x00\x00\x00", "it is no direction"},
-		{vector{}, "unit", "\x00\x00\x80\x00", "it is no direction"},
-		{"", "max=3", "\x04abcd", "it holds 4 bytes, its bound is 3 (quiver tag)"},
-		{"", "max=3", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "it holds 2147483647 bytes, its bound is 3 (quiver tag)"},
-		{"", "max=3", "\x03ab", "it needs 3 bytes, 2 are left"},
-		{"", "max=3", "\x02\xc3\x28", "it is not UTF-8"},
-		{[]int{}, "max=3", "\x04\x00\x00\x00\x00", "it holds 4 elements, its bound is 3 (quiver tag)"},
-		{[]int{}, "max=3", "\x03\x00\x00", "3 elements do not fit the 2 bytes left"},
-		{[]int{}, "max=3", "\x02\x00\x80", "its varint is cut off or above 64 bits"},
-		{[]byte{}, "max=3", "\x03\x00\x00", "3 elements do not fit the 2 bytes left"},
-		{[3]byte{}, "", "\x00\x00", "it needs 3 bytes, 2 are left"},
-		{[2]bool{}, "", "\x00\x03", "a bool is 0 or 1, not 3"},
-		{pair{}, "", "\x00\x80", "B: its varint is cut off or above 64 bits"},
+		{true, "", "", "field needs 1 bytes; only 0 are left"},
+		{true, "", "\x02", "bool is 2 instead of 0 or 1"},
+		{uint8(0), "", "", "field needs 1 bytes; only 0 are left"},
+		{uint16(0), "", "", "varint is truncated or overflows 64 bits"},
+		{uint16(0), "", "\x80", "varint is truncated or overflows 64 bits"},
+		{uint64(0), "", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "varint is truncated or overflows 64 bits"},
+		{uint16(0), "", "\x80\x00", "varint is longer than necessary"},
+		{uint16(0), "", "\x80\x80\x04", "65536 overflows uint16"},
+		{int16(0), "", "\x81\x80\x04", "-32769 overflows int16"},
+		{Ref(0), "", "\x81\x00", "varint is longer than necessary"},
+		{0, "range=0:100", "\x65", "value is 101 above the low end of its range; the limit is 100"},
+		{0, "range=0:300", "\x01", "field needs 2 bytes; only 1 are left"},
+		{float32(0), "", "\x7f\xc0\x00", "field needs 4 bytes; only 3 are left"},
+		{float32(0), "", "\x7f\xc0\x00\x01", "NaN is not the quiet NaN"},
+		{0.0, "", "\xff\xf8\x00\x00\x00\x00\x00\x00", "NaN is not the quiet NaN"},
+		{0.0, "quant=1", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no float64 is -9223372036854775808 times 1"},
+		{0.0, "quant=1", "\x82\x80\x80\x80\x80\x80\x80\x04", "no float64 is 1125899906842625 times 1"},
+		{float32(0), "quant=1", "\x82\x80\x80\x10", "no float32 is 16777217 times 1"},
+		{0.0, "quant=1,range=0:9", "\x0a", "value is 10 above the low end of its range; the limit is 9"},
+		{vector{}, "unit", "\x00\x00\x00", "field needs 4 bytes; only 3 are left"},
+		{vector{}, "unit", "\x80\x00\x00\x00", "value is not a direction"},
+		{vector{}, "unit", "\x00\x00\x80\x00", "value is not a direction"},
+		{"", "max=3", "\x04abcd", "has 4 bytes; the limit is 3 (quiver tag)"},
+		{"", "max=3", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "has 2147483647 bytes; the limit is 3 (quiver tag)"},
+		{"", "max=3", "\x03ab", "field needs 3 bytes; only 2 are left"},
+		{"", "max=3", "\x02\xc3\x28", "string is not UTF-8"},
+		{[]int{}, "max=3", "\x04\x00\x00\x00\x00", "has 4 elements; the limit is 3 (quiver tag)"},
+		{[]int{}, "max=3", "\x03\x00\x00", "3 elements cannot fit in the remaining 2 bytes"},
+		{[]int{}, "max=3", "\x02\x00\x80", "varint is truncated or overflows 64 bits"},
+		{[]byte{}, "max=3", "\x03\x00\x00", "3 elements cannot fit in the remaining 2 bytes"},
+		{[3]byte{}, "", "\x00\x00", "field needs 3 bytes; only 2 are left"},
+		{[2]bool{}, "", "\x00\x03", "bool is 3 instead of 0 or 1"},
+		{pair{}, "", "\x00\x80", "B: varint is truncated or overflows 64 bits"},
 	} {
 		typ := one(c.value, c.tag)
 		p, err := state.Compile(typ, reflect.TypeFor[Ref]())
@@ -82,7 +82,7 @@ func TestClaimsTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 1000 {
 		_, err := p.Read(wire, v, 0)
-		require.EqualError(t, err, "large.Big: 160 elements do not fit the 300 bytes left")
+		require.EqualError(t, err, "large.Big: 160 elements cannot fit in the remaining 300 bytes")
 	}
 	runtime.ReadMemStats(&after)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1000*160*32/2))
@@ -92,7 +92,7 @@ func TestClaimsTakeNoMemory(t *testing.T) {
 // Read accepts, Skip does, too, and Append writes again.
 func FuzzRead(f *testing.F) {
 	p := compile[rich](f)
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		b, err := p.Append([]byte{byte(i)}, reflect.ValueOf(rich{Name: "ann", Tags: []string{"a"}, Items: make([]item, 2)}), i)
 		require.NoError(f, err)
 		f.Add(b)
@@ -101,7 +101,7 @@ func FuzzRead(f *testing.F) {
 		if len(data) == 0 {
 			return
 		}
-		i, b := int(data[0])%p.Fields(), data[1:]
+		i, b := int(data[0])%p.NumFields(), data[1:]
 		v := reflect.New(reflect.TypeFor[rich]()).Elem()
 		for range 3 {
 			rest, err := p.Read(b, v, i)
@@ -114,8 +114,8 @@ func FuzzRead(f *testing.F) {
 			again, err := p.Append(nil, v, i)
 			require.NoError(t, err)
 			require.Equal(t, b[:len(b)-len(rest)], again, p.Field(i).Name)
-			require.LessOrEqual(t, len(again), state.MaxField)
-			b, i = rest, (i+1)%p.Fields()
+			require.LessOrEqual(t, len(again), state.MaxFieldBytes)
+			b, i = rest, (i+1)%p.NumFields()
 		}
 	})
 }
@@ -136,21 +136,21 @@ func FuzzReadMask(f *testing.F) {
 // TestCompileTakesAnyStruct holds what Compile says about whole types.
 func TestCompileTakesAnyStruct(t *testing.T) {
 	_, err := state.Compile(reflect.TypeFor[int](), nil)
-	assert.EqualError(t, err, "int: a state is a struct, by value")
+	assert.EqualError(t, err, "int: state must be a struct type")
 	_, err = state.Compile(reflect.TypeFor[*rich](), nil)
-	assert.EqualError(t, err, "*state_test.rich: a state is a struct, by value")
+	assert.EqualError(t, err, "*state_test.rich: state must be a struct type")
 	_, err = state.Compile(reflect.TypeFor[rich](), reflect.TypeFor[uint32]())
-	assert.EqualError(t, err, "uint32: a reference is a uint64")
+	assert.EqualError(t, err, "uint32: reference type must be a uint64")
 	_, err = state.Compile(reflect.TypeFor[empty](), nil)
-	assert.EqualError(t, err, "empty: it has 0 fields, a state has 1 to 64; structs inside of it count as one")
+	assert.EqualError(t, err, "empty: state has 0 fields; it must have 1 to 64, where a nested struct counts as one")
 	_, err = state.Compile(many(65), nil)
-	assert.EqualError(t, err, "struct: it has 65 fields, a state has 1 to 64; structs inside of it count as one")
+	assert.EqualError(t, err, "struct: state has 65 fields; it must have 1 to 64, where a nested struct counts as one")
 	_, err = state.Compile(reflect.TypeFor[struct {
 		Vast [1 << 20]struct{ A [1 << 10]bool }
 	}](), nil)
-	assert.EqualError(t, err, "struct.Vast: it may take any number of bytes, a field at most 1000; bound it lower, split it, or use a list")
+	assert.EqualError(t, err, "struct.Vast may need 536870912 or more bytes; the limit for a field is 1000: set a lower bound, split it, or use a list")
 	_, err = state.Compile(reflect.StructOf([]reflect.StructField{{Name: "Tall", Type: tall(11)}}), nil)
-	assert.ErrorContains(t, err, "its field has more than 1000 parts, so it may take more bytes than that; split it")
+	assert.ErrorContains(t, err, "field has more than 1000 scalars of at least a byte each; the limit for a field is 1000 bytes: split it")
 	_, err = state.Compile(reflect.TypeFor[loop](), nil)
 	assert.ErrorContains(t, err, "loop.Next[]: state_test.loop contains itself")
 }
@@ -191,7 +191,7 @@ func TestWidestState(t *testing.T) {
 	assert.Equal(t, p.All(), changed)
 	assert.Equal(t, 64_000, s.Size(changed))
 	b := s.Append(nil, changed)
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		b, err = p.Read(b, got, i)
 		require.NoError(t, err)
 	}

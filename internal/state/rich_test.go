@@ -106,7 +106,7 @@ func TestRoundTrip(t *testing.T) {
 		var value, copied rich
 		r.fill(reflect.ValueOf(&value).Elem())
 		got := reflect.ValueOf(&copied).Elem()
-		for i := range p.Fields() {
+		for i := range p.NumFields() {
 			b, err := p.Append(nil, reflect.ValueOf(&value).Elem(), i)
 			require.NoError(t, err)
 			still, err := p.Append(nil, reflect.ValueOf(value), i)

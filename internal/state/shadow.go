@@ -10,12 +10,12 @@ import (
 // A Shadow holds the last encoding of each field of a value, to find out which fields have
 // changed.
 //
-// Update appends the new encoding of a field behind those of all fields and compares it with the
-// last one, which it replaces only if they differ. In most ticks, the value hasn't changed, and
-// then nothing is copied or allocated.
+// Update appends the new encoding of a field after those of all fields and compares it with the
+// last one, which it replaces only if they differ. In most ticks, the value hasn't changed, so
+// nothing is copied or allocated.
 //
-// The zero Shadow is empty and ready to use, but always with the plan of its first Update. It is
-// not safe for concurrent use.
+// The zero Shadow is empty and ready to use. All calls must use the plan of the first Update. A
+// Shadow is not safe for concurrent use.
 type Shadow struct {
 	encoded []byte   // the encoded fields, back to back, with spare capacity for one more
 	ends    []uint16 // offset of the end of each field in encoded
@@ -34,13 +34,13 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	}
 	for i := range p.fields {
 		length := len(s.encoded)
-		longer, failed := p.Append(s.encoded, v, i)
-		if failed != nil {
-			err = errors.Join(err, failed)
+		longer, failure := p.Append(s.encoded, v, i)
+		if failure != nil {
+			err = errors.Join(err, failure)
 			continue
 		}
 		s.encoded = longer
-		if s.keep(i, length) {
+		if s.store(i, length) {
 			changed |= 1 << i
 		}
 	}
@@ -55,8 +55,8 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	for i := range p.fields {
 		f := &p.fields[i]
 		length := len(s.encoded)
-		longer, failed := f.form.append(s.encoded, v.Field(f.index))
-		if failed != nil {
+		longer, failure := f.form.append(s.encoded, v.Field(f.index))
+		if failure != nil {
 			continue
 		}
 		s.encoded = longer[:length]
@@ -67,9 +67,9 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep replaces the encoding of field i with the new one, which Update has appended to the first
+// store replaces the encoding of field i with the new one, which Update has appended to the first
 // length bytes of encoded. changed says whether the two differ.
-func (s *Shadow) keep(i, length int) (changed bool) {
+func (s *Shadow) store(i, length int) (changed bool) {
 	start, end := s.span(i)
 	fresh := s.encoded[length:]
 	s.encoded = s.encoded[:length]
@@ -90,7 +90,7 @@ func (s *Shadow) keep(i, length int) (changed bool) {
 	return true
 }
 
-// span returns the start and end of field i in encoded.
+// span returns the offsets of the start and end of field i in encoded.
 func (s *Shadow) span(i int) (start, end int) {
 	if i > 0 {
 		start = int(s.ends[i-1])
@@ -98,8 +98,8 @@ func (s *Shadow) span(i int) (start, end int) {
 	return start, int(s.ends[i])
 }
 
-// Append appends the last encodings of fields in index order. Update must have been called
-// before.
+// Append appends the last encodings of fields in index order. It must not be called before the
+// first Update.
 func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	for i := range fields.Each {
 		start, end := s.span(i)

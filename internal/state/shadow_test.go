@@ -62,7 +62,7 @@ func TestShadowKeepsWhatItHad(t *testing.T) {
 	value := pose{X: 1, Name: "annabel", HP: 100}
 	v := reflect.ValueOf(&value).Elem()
 	changed, err := s.Update(p, v)
-	assert.EqualError(t, err, "pose.Name: it holds 7 bytes, its bound is 4 (quiver tag)")
+	assert.EqualError(t, err, "pose.Name: has 7 bytes; the limit is 4 (quiver tag)")
 	assert.Equal(t, p.All(), changed)
 	assert.Equal(t, "\xc8\x01\x00\x64\x00", string(s.Append(nil, p.All())), "the zero value at first")
 
@@ -73,13 +73,13 @@ func TestShadowKeepsWhatItHad(t *testing.T) {
 
 	value.X, value.Name, value.Bag = 2, "\xff", []string{"ok", "sword"}
 	changed, err = s.Update(p, v)
-	assert.EqualError(t, err, "pose.Name: it is not UTF-8\npose.Bag: it holds 5 bytes, its bound is 3 (quiver tag)")
+	assert.EqualError(t, err, "pose.Name: string is not UTF-8\npose.Bag: has 5 bytes; the limit is 3 (quiver tag)")
 	assert.Equal(t, state.Mask(0b1), changed)
 	assert.Equal(t, "\x90\x03\x03ann\x64\x00", string(s.Append(nil, p.All())))
 
 	value.Bag = make([]string, 3)
 	_, err = s.Update(p, v)
-	assert.ErrorContains(t, err, "pose.Bag: it holds 3 elements, its bound is 2 (quiver tag)")
+	assert.ErrorContains(t, err, "pose.Bag: has 3 elements; the limit is 2 (quiver tag)")
 }
 
 // TestShadowIsTheValue changes random fields, and expects what a fresh shadow holds.
@@ -113,7 +113,7 @@ func TestShadowIsTheValue(t *testing.T) {
 }
 
 func fieldsOf(p *state.Plan, s *state.Shadow) (fields []string) {
-	for i := range p.Fields() {
+	for i := range p.NumFields() {
 		fields = append(fields, string(s.Append(nil, 1<<i)))
 	}
 	return fields
@@ -154,8 +154,8 @@ func TestNothingIsAllocated(t *testing.T) {
 		if err != nil || changed == 0 {
 			t.Error("nothing changed", err)
 		}
-		b = s.Append(state.AppendMask(b[:0], changed, p.Fields()), changed)
-		m, rest, err := state.ReadMask(b, p.Fields())
+		b = s.Append(state.AppendMask(b[:0], changed, p.NumFields()), changed)
+		m, rest, err := state.ReadMask(b, p.NumFields())
 		for i := range m.Each {
 			if rest, err = p.Skip(rest, i); err != nil {
 				t.Error(err)
@@ -179,7 +179,7 @@ func TestAReceiverAllocatesStringsOnly(t *testing.T) {
 	b := s.Append(nil, p.All())
 	assert.Equal(t, 1.0, testing.AllocsPerRun(1000, func() {
 		rest, err := b, error(nil)
-		for i := range p.Fields() {
+		for i := range p.NumFields() {
 			if rest, err = p.Read(rest, v, i); err != nil {
 				t.Error(err)
 			}
@@ -215,7 +215,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rest, err := wire, error(nil)
-		for i := range p.Fields() {
+		for i := range p.NumFields() {
 			if rest, err = p.Read(rest, v, i); err != nil {
 				b.Fatal(err)
 			}

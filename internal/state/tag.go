@@ -24,13 +24,13 @@ type tag struct {
 	unit   bool
 }
 
-// A scale says how numbers inside a field are quantised and clamped.
+// A scale says how numbers inside a field are quantized and clamped.
 type scale struct {
-	quantum   float64 // 0 = not quantised
+	quantum   float64 // 0 = not quantized
 	ranged    bool
 	low, high string // as text, because how to parse them depends on the type of the number
 
-	used bool // the scale applies to some number; set by the compiler
+	used bool // set by the compiler once the scale applies to some number
 }
 
 // parseTag parses the tag of a field.
@@ -42,116 +42,116 @@ func parseTag(f reflect.StructField) (tag, error) {
 	}
 	for _, item := range strings.Split(text, ",") {
 		word, value, hasValue := strings.Cut(strings.TrimSpace(item), "=")
-		if err := t.put(word, value, hasValue); err != nil {
+		if err := t.addItem(word, value, hasValue); err != nil {
 			return t, err
 		}
 	}
 	if t.unit && t.scale != nil {
-		return t, errors.New("a unit takes no quant and no range")
+		return t, errors.New("unit cannot be combined with quant or range")
 	}
 	return t, nil
 }
 
-// put adds one item of the tag to t.
-func (t *tag) put(word, value string, hasValue bool) error {
+// addItem adds one item of the tag to t.
+func (t *tag) addItem(word, value string, hasValue bool) error {
 	switch word {
 	case "max", "each":
-		return t.bound(word, value)
+		return t.addBound(word, value)
 	case "quant":
-		return t.quant(value)
+		return t.setQuantum(value)
 	case "range":
-		return t.between(value)
+		return t.setRange(value)
 	case "if":
-		t.custom = value
-		return t.setCondition(Custom, value == "")
+		return t.setCondition(Custom, value)
 	}
 	if hasValue {
-		return fmt.Errorf("%q is not max, each, quant, range or if", word)
+		return fmt.Errorf("%q cannot have a value: only max, each, quant, range and if can", word)
 	}
-	switch c := Condition(slices.Index(words[:], word)); {
+	switch c := Condition(slices.Index(conditionNames[:], word)); {
 	case word == "unit":
 		t.unit = true
 		return nil
 	case c == Owner || c == SkipOwner || c == Initial:
-		return t.setCondition(c, false)
+		return t.setCondition(c, "")
 	}
-	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, "+
+	return fmt.Errorf("unknown item %q: use owner, skipowner, initial, if=name, "+
 		"max=n, each=n, quant=step, range=low:high or unit", word)
 }
 
-// setCondition sets the condition. nameless says that it's an if without a name.
-func (t *tag) setCondition(c Condition, nameless bool) error {
+// setCondition sets the condition. name is that of a custom one.
+func (t *tag) setCondition(c Condition, name string) error {
 	switch {
 	case t.condition != None:
-		return errors.New("it names two conditions, a field has one")
-	case nameless:
+		return errors.New("field cannot have two conditions")
+	case c == Custom && name == "":
 		return errors.New("if needs the name of a condition, as in if=spectator")
 	}
 	t.condition = c
+	t.custom = name
 	return nil
 }
 
-// bound adds a bound, which works as in the tags of arguments: "max" bounds the field itself, and
-// every "each" the next level inside it.
-func (t *tag) bound(word, value string) error {
+// addBound adds a bound. As in the tags of arguments, "max" bounds the field itself, and every
+// "each" the next level inside it.
+func (t *tag) addBound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
 	case err != nil || n < 1:
 		return fmt.Errorf("%s needs a number from 1 to 2147483647", word)
 	case word == "max" && len(t.bounds) > 0:
-		return errors.New("max stands first and once; what is inside of the field is bounded by each")
+		return errors.New("max must come first and only once: use each for the levels inside the field")
 	case word == "each" && len(t.bounds) == 0:
-		return errors.New("each needs a max before it")
+		return errors.New("each must come after max")
 	}
 	t.bounds = append(t.bounds, int(n))
 	return nil
 }
 
-// quant sets the quantum.
-func (t *tag) quant(value string) error {
-	s := t.scaled()
+// setQuantum sets the quantum.
+func (t *tag) setQuantum(value string) error {
+	s := t.ensureScale()
 	q, err := strconv.ParseFloat(value, 64)
 	switch {
 	case s.quantum != 0:
-		return errors.New("it has two quants")
+		return errors.New("quant is given twice")
 	case err != nil || !(q > 0) || math.IsInf(q, 0):
-		return errors.New("quant needs a step above 0, as in quant=0.01")
+		return errors.New("quant must be finite and above 0, as in quant=0.01")
 	}
 	s.quantum = q
 	return nil
 }
 
-// between sets the range.
-func (t *tag) between(value string) (err error) {
-	s := t.scaled()
+// setRange sets the range.
+func (t *tag) setRange(value string) error {
+	s := t.ensureScale()
 	if s.ranged {
-		return errors.New("it has two ranges")
+		return errors.New("range is given twice")
 	}
 	s.low, s.high, s.ranged = strings.Cut(value, ":")
 	if !s.ranged {
-		err = errors.New("range needs two numbers, as in range=0:100")
+		return errors.New("range needs two numbers, as in range=0:100")
 	}
-	return err
+	return nil
 }
 
-// scaled returns the tag's scale, which it makes if there is none yet.
-func (t *tag) scaled() *scale {
+// ensureScale returns the tag's scale, and creates it if there is none yet.
+func (t *tag) ensureScale() *scale {
 	if t.scale == nil {
 		t.scale = &scale{}
 	}
 	return t.scale
 }
 
-// unused returns an error if the type of the field doesn't need some item of the tag, of which
-// left is what remains after compilation.
-func (t *tag) unused(left *wants, typ reflect.Type) error {
+// checkUsed returns an error if the compiler didn't need some item of the tag for a field of type
+// typ. rest holds the bounds that it didn't use.
+func (t *tag) checkUsed(rest *tagRest, typ reflect.Type) error {
 	switch {
-	case len(left.bounds) > 0:
-		return fmt.Errorf("a bound that nothing in %v needs", typ)
+	case len(rest.bounds) > 0:
+		return fmt.Errorf("unused bound: %v needs fewer", typ)
 	case t.scale == nil || t.scale.used:
 		return nil
 	case t.scale.quantum != 0:
-		return fmt.Errorf("a quant, but no float in %v needs it", typ)
+		return fmt.Errorf("unused quant: no float in %v needs it", typ)
 	}
-	return fmt.Errorf("a range, but no int in %v needs it; floats need a quant with it", typ)
+	return fmt.Errorf("unused range: no int in %v needs it, and floats need a quant with it", typ)
 }

@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-var errUTF8 = errors.New("it is not UTF-8")
+var errUTF8 = errors.New("string is not UTF-8")
 
-// text is the form of a string of at most bound bytes.
+// A text is the form of a string of at most bound bytes.
 type text struct {
-	leaf
+	noReferences
 	bound int
 }
 
 func (f text) append(b []byte, v reflect.Value) ([]byte, error) {
 	s := v.String()
-	if err := within(len(s), f.bound, "bytes"); err != nil {
+	if err := checkBound(len(s), f.bound, "bytes"); err != nil {
 		return b, err
 	}
 	if !utf8.ValidString(s) {
@@ -33,18 +33,20 @@ func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
 		return nil, err
 	}
 	s, rest, err := take(rest, n)
-	switch {
-	case err != nil:
-	case !utf8.Valid(s):
-		err = errUTF8
-	case v.IsValid():
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(s) {
+		return nil, errUTF8
+	}
+	if v.IsValid() {
 		v.SetString(string(s))
 	}
-	return rest, err
+	return rest, nil
 }
 
-func (text) least() int { return 1 }
-func (f text) most() int {
-	return min(uvarintSize(uint64(f.bound))+min(f.bound, endless), endless)
+func (text) minSize() int { return 1 }
+func (f text) maxSize() int {
+	return min(uvarintSize(uint64(f.bound))+min(f.bound, maxFormSize), maxFormSize)
 }
 func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }

@@ -14,22 +14,22 @@ import (
 // 2014). The decoded vector has length 1, and its direction is off by at most 0.004 degrees.
 // UE: FVector_NetQuantizeNormal, which takes 6 bytes.
 type unit struct {
-	leaf
+	noReferences
 	fields []int  // indexes of x, y, z in a struct; nil for an array
 	name   string // name of the float type, for String
 }
 
-// steps is how many steps it is from the middle of the square to a side.
+// steps is the number of steps from the center of the square to a side.
 const steps = 1<<15 - 1
 
-// nowhere is both coordinates of a point just outside of the square. It stands for vectors that
+// noDirection is both coordinates of a point just outside of the square. It represents vectors that
 // have no direction, because they are zero or contain a NaN or an infinity.
-const nowhere = -steps - 1
+const noDirection = -steps - 1
 
-var errUnit = errors.New("it is no direction")
+var errUnit = errors.New("value is not a direction")
 
-// part returns x, y or z of v.
-func (f *unit) part(v reflect.Value, i int) reflect.Value {
+// component returns x, y or z of v.
+func (f *unit) component(v reflect.Value, i int) reflect.Value {
 	if f.fields != nil {
 		return v.Field(f.fields[i])
 	}
@@ -37,7 +37,7 @@ func (f *unit) part(v reflect.Value, i int) reflect.Value {
 }
 
 func (f *unit) append(b []byte, v reflect.Value) ([]byte, error) {
-	p, q := fold(f.part(v, 0).Float(), f.part(v, 1).Float(), f.part(v, 2).Float())
+	p, q := fold(f.component(v, 0).Float(), f.component(v, 1).Float(), f.component(v, 2).Float())
 	b = binary.BigEndian.AppendUint16(b, uint16(p))
 	return binary.BigEndian.AppendUint16(b, uint16(q)), nil
 }
@@ -46,13 +46,13 @@ func (f *unit) append(b []byte, v reflect.Value) ([]byte, error) {
 func fold(x, y, z float64) (p, q int16) {
 	largest := max(math.Abs(x), math.Abs(y), math.Abs(z)) // NaN if one of them is
 	if !(largest > 0) || math.IsInf(largest, 0) {
-		return nowhere, nowhere
+		return noDirection, noDirection
 	}
 	// Scale first, so that the sum does not overflow.
 	x, y, z = x/largest, y/largest, z/largest
 	sum := math.Abs(x) + math.Abs(y) + math.Abs(z)
 	x, y = x/sum, y/sum
-	if z < 0 { // Copysign also minds the sign of a zero, and so picks one of two sides
+	if z < 0 { // Copysign regards the sign of a zero too, so it picks one of two sides
 		x, y = math.Copysign(1-math.Abs(y), x), math.Copysign(1-math.Abs(x), y)
 	}
 	return int16(math.Round(x * steps)), int16(math.Round(y * steps))
@@ -60,7 +60,7 @@ func fold(x, y, z float64) (p, q int16) {
 
 // unfold returns the direction of a point on the square as a vector of length 1.
 func unfold(p, q int16) (x, y, z float64) {
-	if p == nowhere {
+	if p == noDirection {
 		return 0, 0, 0
 	}
 	x, y = float64(p), float64(q)
@@ -79,18 +79,18 @@ func (f *unit) read(b []byte, v reflect.Value) ([]byte, error) {
 	}
 	p := int16(binary.BigEndian.Uint16(first))
 	q := int16(binary.BigEndian.Uint16(first[2:]))
-	if (p == nowhere) != (q == nowhere) {
+	if (p == noDirection) != (q == noDirection) {
 		return nil, errUnit
 	}
 	if v.IsValid() {
 		x, y, z := unfold(p, q)
-		f.part(v, 0).SetFloat(x)
-		f.part(v, 1).SetFloat(y)
-		f.part(v, 2).SetFloat(z)
+		f.component(v, 0).SetFloat(x)
+		f.component(v, 1).SetFloat(y)
+		f.component(v, 2).SetFloat(z)
 	}
 	return rest, nil
 }
 
-func (*unit) least() int       { return 4 }
-func (*unit) most() int        { return 4 }
+func (*unit) minSize() int     { return 4 }
+func (*unit) maxSize() int     { return 4 }
 func (f *unit) String() string { return "unit " + f.name }

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	errVarint = errors.New("its varint is cut off or above 64 bits")
-	errLonger = errors.New("its varint is longer than it needs to be")
+	errVarint   = errors.New("varint is truncated or overflows 64 bits")
+	errOverlong = errors.New("varint is longer than necessary")
 )
 
 // readUvarint reads a varint and requires its shortest form.
@@ -17,7 +17,7 @@ func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 		return 0, nil, errVarint
 	}
 	if k > 1 && b[k-1] == 0 {
-		return 0, nil, errLonger
+		return 0, nil, errOverlong
 	}
 	return n, b[k:], nil
 }
