@@ -80,7 +80,7 @@ func TestHandshakeViolations(t *testing.T) {
 		{"cut short", func(p *rawPeer, s *World) { p.send(0, p.hello(s)[:9]) },
 			ControlChannelMessagePayloadFail, "Hello of 9 bytes"},
 		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },
-			ControlChannelMessagePayloadFail, "bytes are left over"},
+			ControlChannelMessagePayloadFail, "bytes left over"},
 		{"version", func(p *rawPeer, s *World) {
 			p.send(0, control.AppendHello(nil, control.Hello{Version: 7, Params: p.machine.Params()}))
 		},

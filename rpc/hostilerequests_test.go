@@ -97,7 +97,7 @@ func TestHostileRequests(t *testing.T) {
 			return [][]byte{answerBytes(clerkAsk, ask.AppendAnswer(nil, 3, ask.Answered))}
 		},
 			WrongDirection, "Clerk.Ask.Answer"},
-		"no verdict":      {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3})} }, PayloadFail, "ends too early"},
+		"no verdict":      {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3})} }, PayloadFail, "is truncated"},
 		"unknown verdict": {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3, 99})} }, PayloadFail, "verdict 99"},
 		"long text": {func(*testing.T) [][]byte {
 			return [][]byte{answerBytes(clerkAdmit, append([]byte{3, byte(ask.Refused), 0}, make([]byte, ask.MaxText+1)...))}

@@ -85,9 +85,9 @@ func TestCallsOverABoundAreRefused(t *testing.T) {
 		for _, at := range []*Actor{mirror, a} { // the server's own call runs where it is made
 			err := title.Call(at, callsign{Name: "ninebytes"})
 			require.ErrorIs(t, err, ErrTooLong)
-			require.EqualError(t, err, "rpc: Hero.Title: argument rpc.callsign: Name: it holds 9 bytes, its bound is 8 (quiver tag or MaxEncodedSize): rpc: longer than its bound")
-			require.ErrorContains(t, title.Call(at, callsign{Known: []string{"", "fiveb"}}), "Known: element 1: it holds 5 bytes, its bound is 4")
-			require.ErrorContains(t, shout.Call(at, "\xff"), "rpc: Hero.Shout: argument string: it is not valid UTF-8")
+			require.EqualError(t, err, "rpc: Hero.Title: argument rpc.callsign: Name: has 9 bytes; the limit is 8 (quiver tag or MaxEncodedSize): rpc: value too long")
+			require.ErrorContains(t, title.Call(at, callsign{Known: []string{"", "fiveb"}}), "Known: element 1: has 5 bytes; the limit is 4")
+			require.ErrorContains(t, shout.Call(at, "\xff"), "rpc: Hero.Shout: argument string: string is not valid UTF-8")
 			require.NoError(t, title.Call(at, callsign{Name: "eight by", Known: []string{"four", "ok"}}))
 		}
 		n.tick(3)

@@ -49,12 +49,12 @@ func TestViolationsCloseTheClient(t *testing.T) {
 		{"left over", func(t *testing.T) []byte { return append(encoded(t, fire.m, shot{1}), 0) }, PayloadFail, "Hero.Fire"},
 		{"undecodable", func(*testing.T) []byte { return append(binary.AppendUvarint(nil, 0), 0xc1) }, PayloadFail, "Hero.Fire"},
 		{"string over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa9ninebytes\x90") }, PayloadFail,
-			"Hero.Title: argument of 12 bytes: Name: it holds 9 bytes, its bound is 8"},
+			"Hero.Title: argument of 12 bytes: Name: has 9 bytes; the limit is 8"},
 		{"element over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa0\x92\xa1a\xa5fiveb") }, PayloadFail,
-			"Hero.Title: argument of 11 bytes: Known: element 1: it holds 5 bytes, its bound is 4"},
+			"Hero.Title: argument of 11 bytes: Known: element 1: has 5 bytes; the limit is 4"},
 		{"slice over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa0\x93\xa0\xa0\xa0") }, PayloadFail,
-			"Known: it holds 3 elements, its bound is 2"},
-		{"not UTF-8", func(*testing.T) []byte { return titleBytes("\x92\xa2\xc3\x28\x90") }, PayloadFail, "Name: it is not valid UTF-8"},
+			"Known: has 3 elements; the limit is 2"},
+		{"not UTF-8", func(*testing.T) []byte { return titleBytes("\x92\xa2\xc3\x28\x90") }, PayloadFail, "Name: string is not valid UTF-8"},
 		{"no method", func(*testing.T) []byte { return nil }, PayloadFail, "no method id"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -362,7 +362,7 @@ func TestAnElementThatBreaksItsBoundFailsCalls(t *testing.T) {
 		<-calling.Done()
 		require.ErrorIs(c, calling.Err(), ErrTooLarge)
 		require.ErrorContains(c, calling.Err(), "element 1234: ")
-		require.ErrorContains(c, calling.Err(), "Name: it holds 1000 bytes, its bound is 24")
+		require.ErrorContains(c, calling.Err(), "Name: has 1000 bytes; the limit is 24")
 	})
 }
 

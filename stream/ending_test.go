@@ -186,7 +186,7 @@ func testElementBreaksItsBound(t *testing.T, via Backend) {
 		require.ErrorIs(n, err, ErrTooLarge)
 		// A tick may have sent the elements before it, or not: they were ready when it was found.
 		require.Regexp(n, `^stream: too large: array "items" stopped by the sender, (0|17) of 20 elements sent: element 17: `, err.Error())
-		require.ErrorContains(n, err, "Name: it holds 25 bytes, its bound is 24")
+		require.ErrorContains(n, err, "Name: has 25 bytes; the limit is 24")
 		require.ErrorIs(n, <-ended, ErrTooLarge)
 	})
 }

@@ -525,9 +525,9 @@ func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
 		name string
 		tags int
 	}{
-		"Name: it holds 25 bytes, its bound is 24":      {strings.Repeat("n", 25), 0},
-		"Tags: it holds 7 elements, its bound is 6":     {"", 7},
-		"Name: it is not valid UTF-8":                   {"\xff", 0},
+		"Name: has 25 bytes; the limit is 24":           {strings.Repeat("n", 25), 0},
+		"Tags: has 7 elements; the limit is 6":          {"", 7},
+		"Name: string is not valid UTF-8":               {"\xff", 0},
 		"element has 13 bytes; the limit is 10 (MaxEle": {"nine here", 0},
 	} {
 		topic := items

@@ -52,25 +52,25 @@ var beyond = []struct {
 	bad, good any
 	want      string
 }{
-	{&limited{Text: "fives"}, &limited{Text: "four"}, "Text: it holds 5 bytes, its bound is 4"},
-	{&limited{Text: "äää"}, &limited{Text: "ää"}, "Text: it holds 6 bytes, its bound is 4"},
-	{&limited{Bytes: make([]byte, 5)}, &limited{Bytes: make([]byte, 4)}, "Bytes: it holds 5 bytes, its bound is 4"},
-	{&limited{List: make([]int, 3)}, &limited{List: make([]int, 2)}, "List: it holds 3 elements, its bound is 2"},
-	{&limited{Lists: lists("two", 1)}, &limited{Lists: lists("tw", 3)}, "Lists: element 1: element 0: it holds 3 bytes, its bound is 2"},
-	{&limited{Lists: lists("", 4)}, &limited{Lists: lists("", 3)}, "Lists: element 1: it holds 4 elements, its bound is 3"},
-	{&limited{Table: map[string]string{"": "", "a": "", "b": ""}}, &limited{Table: map[string]string{"abc": "abcd", "b": ""}}, "Table: it holds 3 entries, its bound is 2"},
-	{&limited{Table: map[string]string{"four": ""}}, &limited{}, "Table: key 0: it holds 4 bytes, its bound is 3"},
-	{&limited{Table: map[string]string{"a": "fives"}}, &limited{}, "Table: value 0: it holds 5 bytes, its bound is 4"},
-	{&limited{Own: sizedOwn{-1}}, &limited{Own: sizedOwn{0}}, "Own: it holds 91 bytes, its bound is 90"},
-	{&limited{Tight: sizedText{"abc"}}, &limited{Tight: sizedText{"ab"}}, "Tight: it holds 3 bytes, its bound is 2"},
-	{&limited{Few: []item{{"four"}}}, &limited{Few: []item{{"abc"}}}, "Few: element 0: Name: it holds 4 bytes, its bound is 3"},
-	{&limited{Heavy: heavy{"1234", "5678"}}, &limited{Heavy: heavy{"1234", "567"}}, "Heavy: it holds 11 bytes encoded, its bound is 10"},
-	{&limited{Scales: map[float64]int{math.NaN(): 1}}, &limited{Scales: map[float64]int{math.Inf(1): 1}}, "Scales: key 0: it is NaN"},
-	{&selfish{make([]byte, 4)}, &selfish{make([]byte, 3)}, "it holds 4 bytes, its bound is 3"},
-	{ptr(short("four")), ptr(short("abc")), "it holds 4 bytes, its bound is 3"},
-	{&named{Name: "\xc3\x28"}, &named{Name: "ü\x00\u2028"}, "Name: it is not valid UTF-8"},
-	{&map[string]int{"\xff": 1}, &map[string]int{"": 1}, "key 0: it is not valid UTF-8"},
-	{nested(70), nested(20), "it is nested deeper than 64"},
+	{&limited{Text: "fives"}, &limited{Text: "four"}, "Text: has 5 bytes; the limit is 4"},
+	{&limited{Text: "äää"}, &limited{Text: "ää"}, "Text: has 6 bytes; the limit is 4"},
+	{&limited{Bytes: make([]byte, 5)}, &limited{Bytes: make([]byte, 4)}, "Bytes: has 5 bytes; the limit is 4"},
+	{&limited{List: make([]int, 3)}, &limited{List: make([]int, 2)}, "List: has 3 elements; the limit is 2"},
+	{&limited{Lists: lists("two", 1)}, &limited{Lists: lists("tw", 3)}, "Lists: element 1: element 0: has 3 bytes; the limit is 2"},
+	{&limited{Lists: lists("", 4)}, &limited{Lists: lists("", 3)}, "Lists: element 1: has 4 elements; the limit is 3"},
+	{&limited{Table: map[string]string{"": "", "a": "", "b": ""}}, &limited{Table: map[string]string{"abc": "abcd", "b": ""}}, "Table: has 3 entries; the limit is 2"},
+	{&limited{Table: map[string]string{"four": ""}}, &limited{}, "Table: key 0: has 4 bytes; the limit is 3"},
+	{&limited{Table: map[string]string{"a": "fives"}}, &limited{}, "Table: value 0: has 5 bytes; the limit is 4"},
+	{&limited{Own: sizedOwn{-1}}, &limited{Own: sizedOwn{0}}, "Own: has 91 bytes; the limit is 90"},
+	{&limited{Tight: sizedText{"abc"}}, &limited{Tight: sizedText{"ab"}}, "Tight: has 3 bytes; the limit is 2"},
+	{&limited{Few: []item{{"four"}}}, &limited{Few: []item{{"abc"}}}, "Few: element 0: Name: has 4 bytes; the limit is 3"},
+	{&limited{Heavy: heavy{"1234", "5678"}}, &limited{Heavy: heavy{"1234", "567"}}, "Heavy: has 11 bytes encoded; the limit is 10"},
+	{&limited{Scales: map[float64]int{math.NaN(): 1}}, &limited{Scales: map[float64]int{math.Inf(1): 1}}, "Scales: key 0: map key is NaN"},
+	{&selfish{make([]byte, 4)}, &selfish{make([]byte, 3)}, "has 4 bytes; the limit is 3"},
+	{ptr(short("four")), ptr(short("abc")), "has 4 bytes; the limit is 3"},
+	{&named{Name: "\xc3\x28"}, &named{Name: "ü\x00\u2028"}, "Name: string is not valid UTF-8"},
+	{&map[string]int{"\xff": 1}, &map[string]int{"": 1}, "key 0: string is not valid UTF-8"},
+	{nested(70), nested(20), "value is nested deeper than 64 levels"},
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -108,7 +108,7 @@ func TestReceiversCheckBounds(t *testing.T) {
 		c, err := Of(typ)
 		require.NoError(t, err)
 		unchecked := *c
-		unchecked.picky = false
+		unchecked.refusable = false
 		for _, v := range []any{test.bad, test.good} {
 			e := NewEncoder()
 			require.NoError(t, e.Encode(&unchecked, v))
@@ -125,7 +125,7 @@ func TestReceiversCheckBounds(t *testing.T) {
 
 func TestMapsWithAKeyTwiceAreRefused(t *testing.T) {
 	_, _, err := take([]byte("\x82\xa1a\x01\xa1a\x02"), new(map[string]int))
-	require.ErrorContains(t, err, "a map of 2 entries holds only 1 keys")
+	require.ErrorContains(t, err, "map of 2 entries has only 1 distinct keys")
 }
 
 func TestTypesThatTakeEveryValueAreNotChecked(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTypesThatTakeEveryValueAreNotChecked(t *testing.T) {
 	} {
 		c, err := Of(typ)
 		require.NoError(t, err)
-		require.Equal(t, want, c.picky, "%v", typ)
+		require.Equal(t, want, c.refusable, "%v", typ)
 	}
 }
 
@@ -168,9 +168,9 @@ func TestBoundsPassOverArrays(t *testing.T) {
 	c, err := Of(reflect.TypeFor[page]())
 	require.NoError(t, err)
 	for want, p := range map[string]*page{
-		"Team: element 2: it holds 3 bytes, its bound is 2":             {Team: [3]string{2: "abc"}},
-		"Lines: element 1: it holds 2 elements, its bound is 1":         {Lines: [3][]string{1: {"", ""}}},
-		"Lines: element 1: element 0: it holds 4 bytes, its bound is 3": {Lines: [3][]string{1: {"abcd"}}},
+		"Team: element 2: has 3 bytes; the limit is 2":             {Team: [3]string{2: "abc"}},
+		"Lines: element 1: has 2 elements; the limit is 1":         {Lines: [3][]string{1: {"", ""}}},
+		"Lines: element 1: element 0: has 4 bytes; the limit is 3": {Lines: [3][]string{1: {"abcd"}}},
 	} {
 		_, err := c.Append(nil, p)
 		require.ErrorContains(t, err, want)

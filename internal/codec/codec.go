@@ -27,13 +27,13 @@ type Never struct{}
 // A Codec encodes and decodes the values of one type. Its methods take values by pointer and
 // may be called concurrently.
 type Codec struct {
-	typ       reflect.Type
-	kind      kind
-	schema    *schema // set for kindMsgpack only
-	name      string  // name in Shape
-	validates bool    // the type has a Validate method
-	picky     bool    // the peer refuses some values of the type, so Encode must check each one
-	whole     int     // for kindBinary, the bound from MaxEncodedSize in bytes
+	typ        reflect.Type
+	kind       kind
+	schema     *schema // set for kindMsgpack only
+	name       string  // name in Shape
+	validates  bool    // the type has a Validate method
+	refusable  bool    // the peer refuses some values of the type, so Encode must check each one
+	maxEncoded int     // for kindBinary, the bound from MaxEncodedSize in bytes
 }
 
 // kind says how a Codec encodes its type.
@@ -49,18 +49,18 @@ const (
 // validator is a value that can check itself.
 type validator interface{ Validate() error }
 
-// The caches of Of and Inside.
-var alone, inside sync.Map // reflect.Type → *Codec
+// These are the caches of Of and Inside.
+var ofCache, insideCache sync.Map // reflect.Type → *Codec
 
 // Of returns the codec of t for values encoded on their own. Its error names the part of t
 // that cannot be encoded.
-func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
+func Of(t reflect.Type) (*Codec, error) { return cached(&ofCache, t, describe) }
 
 // Inside returns the codec of t for values that are parts of other values. Unlike for Of, t may
 // be a pointer, and a value that encodes itself becomes a byte string of msgpack.
-func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
+func Inside(t reflect.Type) (*Codec, error) { return cached(&insideCache, t, describePart) }
 
-// cached returns the codec of t from cache, or has describe make one and stores it there.
+// cached returns the codec of t from cache. If there is none yet, it calls describe to make one.
 func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
 	if c, ok := cache.Load(t); ok {
 		return c.(*Codec), nil
@@ -76,63 +76,70 @@ func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec
 // describe makes the codec of t for values encoded on their own.
 func describe(t reflect.Type) (*Codec, error) {
 	p := reflect.PointerTo(t)
-	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
+	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), maxEncoded: unbounded}
 	switch {
 	case t.Kind() == reflect.Pointer:
-		return nil, fmt.Errorf("%v is a pointer; use the value itself", t)
+		return nil, fmt.Errorf("%v is a pointer: use the value itself", t)
 	case t == reflect.TypeFor[None]():
 		c.kind, c.name = kindNone, "none"
 	case t == reflect.TypeFor[Raw]():
 		c.kind, c.name = kindRaw, "raw"
 	case p.Implements(binaryAppender) && p.Implements(binaryUnmarshaler):
-		return c, c.binary()
+		if err := c.describeBinary(); err != nil {
+			return nil, err
+		}
 	default:
-		return c, c.msgpack()
+		if err := c.describeMsgpack(); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
 
 // describePart makes the codec of t for values that are parts of other values.
 func describePart(t reflect.Type) (*Codec, error) {
-	c := &Codec{typ: t, whole: unbounded}
-	return c, c.msgpack()
+	c := &Codec{typ: t, maxEncoded: unbounded}
+	if err := c.describeMsgpack(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// binary makes c the codec of a type that has AppendBinary and UnmarshalBinary.
-func (c *Codec) binary() (err error) {
-	if err := selfReading(c.typ); err != nil {
+// describeBinary makes c the codec of a type that has AppendBinary and UnmarshalBinary.
+func (c *Codec) describeBinary() (err error) {
+	if err := checkSelfDecoding(c.typ); err != nil {
 		return err
 	}
-	c.whole, err = wholeOf(c.typ)
+	c.maxEncoded, err = maxEncodedSizeOf(c.typ)
 	if err != nil {
 		return err
 	}
 	c.kind = kindBinary
 	c.name = "binary " + c.typ.String()
-	c.picky = c.whole != unbounded
-	if c.picky {
-		c.name += fmt.Sprintf(", at most %d bytes", c.whole)
+	c.refusable = c.maxEncoded != unbounded
+	if c.refusable {
+		c.name += fmt.Sprintf(", at most %d bytes", c.maxEncoded)
 	}
 	return nil
 }
 
-// msgpack makes c the codec of a type that is encoded as msgpack.
-func (c *Codec) msgpack() (err error) {
+// describeMsgpack makes c the codec of a type that is encoded as msgpack.
+func (c *Codec) describeMsgpack() (err error) {
 	c.schema, err = schemaOf(c.typ)
 	if err != nil {
 		return err
 	}
-	// This must come before picky, because picky takes longer the longer the outline is.
+	// This must come before canBeRefused, which would take too long for a longer outline.
 	if len(outlineOf(c.schema, "")) > maxLines {
-		return fmt.Errorf("%v: it has more than %d fields, nested ones included", c.typ, maxLines)
+		return fmt.Errorf("%v has more than %d fields, counting nested ones", c.typ, maxLines)
 	}
 	c.kind = kindMsgpack
 	c.name = c.schema.name
-	c.picky = picky(c.schema)
+	c.refusable = canBeRefused(c.schema)
 	return nil
 }
 
-// Validate calls the Validate method of *p, if it has one.
+// Validate calls the Validate method of p, if it has one.
 func (c *Codec) Validate(p any) error {
 	if !c.validates {
 		return nil
@@ -149,7 +156,7 @@ func (c *Codec) Decode(payload []byte, p any) error {
 		*p.(*Raw) = payload[:len(payload):len(payload)] // so that an append reallocates
 		return nil
 	case kindBinary:
-		if err := within(len(payload), c.whole, "bytes"); err != nil {
+		if err := checkBound(len(payload), c.maxEncoded, "bytes"); err != nil {
 			return err
 		}
 		return p.(encoding.BinaryUnmarshaler).UnmarshalBinary(payload)
@@ -167,7 +174,7 @@ func (c *Codec) Decode(payload []byte, p any) error {
 
 // Refuses reports whether the peer would refuse some values of the type. If so, Encode checks
 // each value.
-func (c *Codec) Refuses() bool { return c.picky }
+func (c *Codec) Refuses() bool { return c.refusable }
 
 // Name returns the name of the type in its Shape.
 func (c *Codec) Name() string { return c.name }
@@ -188,11 +195,11 @@ func (c *Codec) Shape() [32]byte {
 // Size returns the minimum and maximum size of an encoded value.
 func (c *Codec) Size() Size {
 	s := sizer{}
-	n, err := s.codec(c)
+	n, err := s.codecSize(c)
 	if err != nil {
-		return Size{Least: c.least(), Unbounded: err, Fixed: !s.varies}
+		return Size{Least: c.least(), Unbounded: err, Fixed: !s.needsBound}
 	}
-	return Size{Least: c.least(), Most: int(min(n, math.MaxInt32)), Fixed: !s.varies}
+	return Size{Least: c.least(), Most: int(min(n, math.MaxInt32)), Fixed: !s.needsBound}
 }
 
 // least returns the minimum number of bytes that Append writes.
@@ -206,8 +213,8 @@ func (c *Codec) least() int {
 	return 1 // a Raw or a kindBinary without bytes still has its length
 }
 
-// Append appends the encoding of *p to b. A Raw or a value that encodes itself doesn't say where
-// it ends, so Append puts its length first, and Next can decode one value after another. On
+// Append appends the encoding of *p to b, so that Next can decode one value after another. Since a
+// Raw or a value that encodes itself doesn't say where it ends, Append puts its length first. On
 // failure, Append returns b unchanged.
 func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	e := NewEncoder()
@@ -225,8 +232,7 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 // returns the remaining bytes and the size of the memory that the value refers to. A Raw
 // aliases b.
 //
-// How much memory Next allocates is limited by the number of bytes in b, whatever lengths they
-// claim.
+// The memory that Next allocates is limited by the number of bytes in b, whatever lengths they claim.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -238,8 +244,8 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited is Next for a None and for values preceded by their length. We can't know how
-// much memory a value that decodes itself takes, so it returns the encoded size instead.
+// nextDelimited is Next for a None and for values preceded by their length. We can't know how much
+// memory a value uses that decodes itself, so nextDelimited returns the encoded size instead.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil
@@ -252,10 +258,10 @@ func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err err
 	return r.Left, len(payload), c.Decode(payload, p)
 }
 
-// leftOver returns an error if n, the number of bytes after a value, is not 0.
+// leftOver returns an error unless n, the number of bytes after a value, is 0.
 func leftOver(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d bytes are left over", n)
+	return fmt.Errorf("value has %d bytes left over", n)
 }

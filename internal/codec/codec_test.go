@@ -257,7 +257,7 @@ func TestPayloadIsTakenWhole(t *testing.T) {
 	b := encode(t, vector{1, 2, 3})
 	var v vector
 	require.NoError(t, c.Decode(b, &v))
-	require.ErrorContains(t, c.Decode(append(b, 0), &v), "1 bytes are left over")
+	require.ErrorContains(t, c.Decode(append(b, 0), &v), "value has 1 bytes left over")
 	for i := range b {
 		require.Error(t, c.Decode(b[:i], &v), "cut to %d bytes", i)
 	}
@@ -289,7 +289,7 @@ func TestAppendErrors(t *testing.T) {
 	require.Equal(t, keep, b)
 	for _, b := range [][]byte{nil, {2, 1}, {0xff}, bytes.Repeat([]byte{0xff}, 9)} {
 		_, _, err = take(b, new(Raw))
-		require.ErrorContains(t, err, "ends too early")
+		require.ErrorContains(t, err, "message is truncated")
 	}
 	_, _, err = take([]byte{3, 1, 2, 3}, &packed{})
 	require.ErrorContains(t, err, "packed takes 8 bytes")
@@ -323,5 +323,5 @@ func TestInside(t *testing.T) {
 		}
 	}
 	_, err := Inside(reflect.TypeFor[packed]())
-	require.ErrorContains(t, err, "inside another value it needs MarshalBinary too")
+	require.ErrorContains(t, err, "inside another value it also needs MarshalBinary")
 }

@@ -66,11 +66,11 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	default:
 		err = e.msgpack.Encode(p)
 	}
-	if err != nil || !c.picky {
+	if err != nil || !c.refusable {
 		return err
 	}
 	if c.kind == kindBinary {
-		return within(len(e.Buf)-start, c.whole, "bytes")
+		return checkBound(len(e.Buf)-start, c.maxEncoded, "bytes")
 	}
 
 	// The peer is going to check the message like this, so let the sender find out first.

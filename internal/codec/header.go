@@ -27,19 +27,19 @@ var (
 
 // fits returns an error if n does not fit the type of s. huge means that n is an unsigned
 // number above the largest int64.
-func fits(s *schema, n int64, huge bool) error {
+func checkRange(s *schema, n int64, huge bool) error {
 	switch {
 	case huge && (s.form == formInt || s.bits < 64):
-		return fmt.Errorf("%d does not fit %s", uint64(n), s.name)
+		return fmt.Errorf("%d overflows %s", uint64(n), s.name)
 	case huge,
 		s.form == formUint && n >= 0 && n>>s.bits == 0,
 		s.form == formInt && n>>(s.bits-1) == n>>63:
 		return nil
 	}
-	return fmt.Errorf("%d does not fit %s", n, s.name)
+	return fmt.Errorf("%d overflows %s", n, s.name)
 }
 
 // wrongCode returns the error for a code that is not one of want.
 func wrongCode(c byte, want string) error {
-	return fmt.Errorf("it has code 0x%02x where %s should be", c, want)
+	return fmt.Errorf("has code 0x%02x where %s is expected", c, want)
 }

@@ -26,16 +26,16 @@ func TestSendersCheckMemory(t *testing.T) {
 	_, err := put(airies(100))
 	require.NoError(t, err)
 	_, err = put(airies(200))
-	require.ErrorContains(t, err, "it would take over 64 KiB and 64 times its size in memory")
+	require.ErrorContains(t, err, "value would need more than 64 KiB plus 64 times its size in memory")
 }
 
 // What follows a value in a row does not make it a larger one.
 func TestMemoryOfAValueIsBoundedByItsOwnBytes(t *testing.T) {
 	b := append([]byte{0xdc, 0, 200}, bytes.Repeat([]byte{0x80}, 200)...)
 	_, _, err := take(b, new(airy))
-	require.ErrorContains(t, err, "over 64 KiB and 64 times its size")
+	require.ErrorContains(t, err, "more than 64 KiB plus 64 times its size")
 	_, _, err = take(append(b, make([]byte, 60<<10)...), new(airy))
-	require.ErrorContains(t, err, "over 64 KiB and 64 times its size")
+	require.ErrorContains(t, err, "more than 64 KiB plus 64 times its size")
 }
 
 // The memory that decoding takes is reported, so that a caller that keeps

@@ -22,6 +22,6 @@ func TestShapeOfOneArgumentIsBounded(t *testing.T) {
 		reflect.TypeFor[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[int]]]]]]]]]]](),
 	} {
 		_, err = Of(typ)
-		require.ErrorContains(t, err, fmt.Sprintf("it has more than %d fields", maxLines))
+		require.ErrorContains(t, err, fmt.Sprintf("has more than %d fields", maxLines))
 	}
 }

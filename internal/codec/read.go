@@ -140,7 +140,7 @@ func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 		m.SetMapIndex(key, elem)
 	}
 	if m.Len() != n {
-		return nil, fmt.Errorf("a map of %d entries holds only %d keys", n, m.Len())
+		return nil, fmt.Errorf("map of %d entries has only %d distinct keys", n, m.Len())
 	}
 	v.Set(m)
 	return b, nil

@@ -53,17 +53,17 @@ type schema struct {
 	// and a nil on the wire means that the type marshaled itself to no bytes at all.
 	nullable bool
 
-	addressed bool // msgpack can encode the type only through a pointer to it
+	needsAddress bool // msgpack can encode the type only through a pointer to it
 
 	// Bounds, or unbounded.
 	//
 	// max comes from the field's tag. It limits the bytes of a string, a byte slice or an opaque
-	// value, but the elements of a slice or map.
+	// value, and the elements of a slice or map.
 	//
-	// whole comes from the type's MaxEncodedSize. It limits the encoded bytes, not counting
-	// msgpack's header if the schema is counted.
-	max   int
-	whole int
+	// maxEncoded comes from the type's MaxEncodedSize. It limits the encoded bytes, not counting
+	// msgpack's header if boundsContent is true.
+	max        int
+	maxEncoded int
 }
 
 // schemaField is a field of a struct or of a struct embedded in it.
@@ -102,26 +102,26 @@ func (s *schema) mayBeNil() bool {
 	return false
 }
 
-// counted reports whether the bounds of s apply to its content alone, without the header that
+// boundsContent reports whether the bounds of s apply to its content alone, without the header that
 // msgpack puts before it.
-func (s *schema) counted() bool {
+func (s *schema) boundsContent() bool {
 	return s.form == formString || s.form == formBytes || s.form == formByteArray || s.form == formOpaque
 }
 
-// holds returns an error if n bytes exceed either bound of s.
-func (s *schema) holds(n int) error {
-	if err := within(n, s.max, "bytes"); err != nil {
+// checkSize returns an error if n bytes exceed either bound of s.
+func (s *schema) checkSize(n int) error {
+	if err := checkBound(n, s.max, "bytes"); err != nil {
 		return err
 	}
-	return within(n, s.whole, "bytes")
+	return checkBound(n, s.maxEncoded, "bytes")
 }
 
-// tightest returns the smaller bound, or unbounded if there is none.
-func (s *schema) tightest() int {
-	if s.max == unbounded || s.whole == unbounded {
-		return max(s.max, s.whole) // unbounded is less than any bound
+// bound returns the smaller bound, or unbounded if there is none.
+func (s *schema) bound() int {
+	if s.max == unbounded || s.maxEncoded == unbounded {
+		return max(s.max, s.maxEncoded) // unbounded is less than any bound
 	}
-	return min(s.max, s.whole)
+	return min(s.max, s.maxEncoded)
 }
 
 var (
@@ -146,31 +146,31 @@ var (
 // bounded is a type that bounds its own encoded size in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all its parts.
+// A schemaBuilder builds the schema of a type and of all its parts.
 //
-// It maps each type to its schema as soon as we begin to build that, which is how a recursive
-// type finds itself. A schema with bounds from a tag isn't in the map, because it belongs to one
-// field only.
-type schemas map[reflect.Type]*schema
+// It maps each type to its schema as soon as we begin to build the schema, which is how a recursive
+// type finds itself. A schema with bounds from a tag isn't in the map, because it belongs to only
+// one field.
+type schemaBuilder map[reflect.Type]*schema
 
 // schemaOf returns the schema of t. Its error names the part of t that cannot be encoded.
 func schemaOf(t reflect.Type) (*schema, error) {
-	s, err := schemas{}.of(t, t.String(), nil)
+	s, err := schemaBuilder{}.of(t, t.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	return s, copies{}.check(s, t.String(), false)
+	return s, addressCheck{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t, which takes its bounds from the levels of tag that the enclosing
-// types have left. path says in errors where in the outermost type we found t.
-func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
+// of returns the schema of t, which takes its bounds from the levels of tag that the enclosing types
+// haven't used. path names t's place in the outermost type in errors.
+func (b schemaBuilder) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
-	if ok && !tag.left() {
+	if ok && !tag.hasMore() {
 		return s, nil
 	}
-	s = &schema{size: int(t.Size()), typ: t, max: unbounded, whole: unbounded}
-	if !tag.left() {
+	s = &schema{size: int(t.Size()), typ: t, max: unbounded, maxEncoded: unbounded}
+	if !tag.hasMore() {
 		b[t] = s
 	}
 	if err := b.describe(s, t, path, tag); err != nil {
@@ -179,21 +179,21 @@ func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	if s.max != unbounded {
 		s.name += fmt.Sprintf(", max %d", s.max)
 	}
-	if s.whole != unbounded {
-		s.name += fmt.Sprintf(", at most %d bytes", s.whole)
+	if s.maxEncoded != unbounded {
+		s.name += fmt.Sprintf(", at most %d bytes", s.maxEncoded)
 	}
 	return s, nil
 }
 
 // describe fills in s, the schema of t.
-func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
+func (b schemaBuilder) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
 	if t == timeType {
 		s.form, s.name = formTime, "time"
 		return nil
 	}
-	opaque, err := opaqueOf(t)
+	opaque, err := selfEncoding(t)
 	if err == nil {
-		s.whole, err = wholeOf(t)
+		s.maxEncoded, err = maxEncodedSizeOf(t)
 	}
 	switch {
 	case err != nil && path == t.String():
@@ -205,21 +205,21 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 		s.name = opaque + " " + t.String()
 		s.text = opaque == "text"
 		s.max = tag.next()
-		s.nullable = nilable(t.Kind())
-		s.addressed = firstOf(t, binaryMarshaler, textMarshaler) < 0
+		s.nullable = canBeNil(t.Kind())
+		s.needsAddress = firstOf(t, binaryMarshaler, textMarshaler) < 0
 	case !s.describeScalar(t):
 		return b.compose(s, t, path, tag)
 	case s.form == formString || s.form == formBytes:
 		s.max = tag.next()
 	case s.form == formByteArray:
-		s.addressed = t.Elem() != reflect.TypeFor[byte]()
+		s.needsAddress = t.Elem() != reflect.TypeFor[byte]()
 	}
 	return nil
 }
 
-// wholeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. For a pointer
+// maxEncodedSizeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. For a pointer
 // type it is always unbounded, because the method belongs to the element.
-func wholeOf(t reflect.Type) (int, error) {
+func maxEncodedSizeOf(t reflect.Type) (int, error) {
 	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
 	}
@@ -260,11 +260,11 @@ func (s *schema) describeScalar(t reflect.Type) bool {
 }
 
 // compose fills in s for a type t that consists of other types.
-func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
-	takesNoLevel := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
-	if takesNoLevel && !tag.pass(t) {
-		// We'd recurse forever on a type like "type T [2]*T". Arrays and pointers take no
-		// level of the tag, so one is left over, and tagged refuses the field for it.
+func (b schemaBuilder) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
+	usesNoLevel := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
+	if usesNoLevel && !tag.enter(t) {
+		// We'd recurse forever on a type like "type T [2]*T". Since arrays and pointers use no
+		// level of the tag, one is left over, and taggedField refuses the field because of it.
 		return nil
 	}
 	switch t.Kind() {
@@ -280,12 +280,12 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Pointer:
 		if t.Elem().Kind() == reflect.Pointer {
-			return fmt.Errorf("%s: a pointer to a pointer cannot be encoded", path)
+			return fmt.Errorf("%s: pointers to pointers cannot be encoded", path)
 		}
 		s.form, s.name = formPointer, "*"
 		s.elem, err = b.of(t.Elem(), path, tag)
 	case reflect.Map:
-		if !plainKey(t.Key()) {
+		if !isPlainKey(t.Key()) {
 			return fmt.Errorf("%s: map keys must be bools, numbers, strings or arrays and structs of them, not %v",
 				path, t.Key())
 		}
@@ -297,25 +297,23 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 			s.elem, err = b.of(t.Elem(), path+"[value]", tag)
 		}
 	case reflect.Struct:
-		if tag.left() {
-			// A bound does not reach into a struct, and with one left over we'd never come
-			// to the end of a recursive struct. tagged refuses the field for it.
+		if tag.hasMore() {
+			// A bound doesn't reach into a struct, and with one left over we'd never finish
+			// with a recursive struct. taggedField refuses the field because of it.
 			return nil
 		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
-	case reflect.Interface, reflect.UnsafePointer:
-		err = fmt.Errorf("%s: an %v cannot be encoded", path, t.Kind())
 	default:
-		err = fmt.Errorf("%s: a %v cannot be encoded", path, t.Kind())
+		err = fmt.Errorf("%s: values of kind %v cannot be encoded", path, t.Kind())
 	}
 	return err
 }
 
 // fieldsOf appends the fields of t as msgpack sees them: every exported field unless its tag is
 // "-", and the fields of an embedded struct in place of the struct. If t is itself embedded,
-// outer is the index at which it stands.
-func (b schemas) fieldsOf(
+// outer is its index.
+func (b schemaBuilder) fieldsOf(
 	fields []schemaField, t reflect.Type, outer []int, path string,
 ) ([]schemaField, error) {
 	before := len(fields)
@@ -341,28 +339,28 @@ func (b schemas) fieldsOf(
 		for _, inner := range fields[first:] {
 			if embedded[inner.name] {
 				// msgpack would not inline this struct but encode it as a field.
-				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it",
+				return nil, fmt.Errorf("%s.%s: field %s has the name of a struct embedded before it",
 					path, f.Name, inner.name)
 			}
 		}
 		embedded[name] = true
 	}
 	if len(fields) == before && t.NumField() > 0 {
-		return nil, nothingOf(t, path)
+		return nil, errNoFields(t, path)
 	}
 	return fields, checkNames(fields, path)
 }
 
 // field returns the schema of a field whose msgpack tag has the given options. inlined says
 // that f is an embedded struct whose fields take its place.
-func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
+func (b schemaBuilder) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
 		return nil, false, fmt.Errorf("%s: interned strings are not supported", path)
 	case strings.Contains(options, "alias"):
 		return nil, false, fmt.Errorf("%s: aliases are not supported", path)
 	}
-	if s, err = b.tagged(f, path); err != nil {
+	if s, err = b.taggedField(f, path); err != nil {
 		return nil, false, err
 	}
 	embeds := f.Anonymous && !strings.Contains(options, "noinline")
@@ -370,36 +368,36 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 	mustInline := strings.Contains(options, "inline") || !f.IsExported()
 	switch {
 	case embeds && (!isStruct && mustInline || s.form == formPointer):
-		return nil, false, fmt.Errorf("%s: embed an exported type or a struct, by value", path)
+		return nil, false, fmt.Errorf("%s: embedded field must be a struct or an exported type, and not a pointer", path)
 	case !f.IsExported() && !(embeds && isStruct):
-		return nil, false, fmt.Errorf("%s: an embedded field that is not exported cannot be noinline", path)
+		return nil, false, fmt.Errorf("%s: unexported embedded field cannot be noinline", path)
 	}
 	return s, embeds && isStruct, nil
 }
 
-// tagged returns the schema of a struct's field, with the bounds from its quiver tag. It fails
+// taggedField returns the schema of a struct's field, with the bounds from its quiver tag. It fails
 // if the tag has more levels than the field's type can use.
-func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
+func (b schemaBuilder) taggedField(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: tag %q: %w", path, f.Tag.Get("quiver"), err)
 	}
 	s, err := b.of(f.Type, path, tag)
-	if err == nil && !tag.used() {
-		err = fmt.Errorf("%s: tag %q has a bound that nothing in %v needs", path, f.Tag.Get("quiver"), f.Type)
+	if err == nil && !tag.allUsed() {
+		err = fmt.Errorf("%s: tag %q: unused bound: %v needs fewer", path, f.Tag.Get("quiver"), f.Type)
 	}
 	return s, err
 }
 
-// nothingOf returns the error for a struct whose fields are all left out of its encoding. It
-// could only arrive as its zero value, which is surely a mistake. A field of type Never brings
-// an error text of its own.
-func nothingOf(t reflect.Type, path string) error {
+// errNoFields returns the error for a struct whose fields are all left out of its encoding. Such a
+// struct could only arrive as its zero value, which must be a mistake. A field of type Never has its
+// own error text.
+func errNoFields(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))
 	}
-	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; "+
-		"export one, let it write itself, or leave it out", path, t)
+	return fmt.Errorf("%s: %v has no encoded fields, so it would arrive empty: "+
+		"export one, implement AppendBinary and UnmarshalBinary, or leave it out", path, t)
 }
 
 // checkNames returns an error if two fields have the same name, because msgpack would then not
@@ -408,24 +406,24 @@ func checkNames(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {
 		if seen[f.name] {
-			return fmt.Errorf("%s: two fields are called %s", path, f.name)
+			return fmt.Errorf("%s: two fields are named %s", path, f.name)
 		}
 		seen[f.name] = true
 	}
 	return nil
 }
 
-// plainKey reports whether t may be a map key. Besides being comparable, it must not contain a
+// isPlainKey reports whether t may be a map key. Besides being comparable, it must not contain a
 // pointer, an interface or a channel, because those lose their identity in encoding.
-func plainKey(t reflect.Type) bool {
+func isPlainKey(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan:
 		return false
 	case reflect.Array:
-		return plainKey(t.Elem())
+		return isPlainKey(t.Elem())
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if !plainKey(f.Type) {
+			if !isPlainKey(f.Type) {
 				return false
 			}
 		}

@@ -107,47 +107,47 @@ func TestTypesThatCanNotTravel(t *testing.T) {
 		typ  reflect.Type
 		want string
 	}{
-		{reflect.TypeFor[any](), "an interface cannot be encoded"},
-		{reflect.TypeFor[struct{ E error }](), ".E: an interface cannot be encoded"},
-		{reflect.TypeFor[struct{ F func() }](), ".F: a func cannot be encoded"},
-		{reflect.TypeFor[struct{ C chan int }](), ".C: a chan cannot be encoded"},
-		{reflect.TypeFor[[]complex64](), "[]: a complex64 cannot be encoded"},
-		{reflect.TypeFor[uintptr](), "a uintptr cannot be encoded"},
-		{reflect.TypeFor[unsafe.Pointer](), "an unsafe.Pointer cannot be encoded"},
-		{reflect.TypeFor[map[string]any](), "[value]: an interface cannot be encoded"},
+		{reflect.TypeFor[any](), "values of kind interface cannot be encoded"},
+		{reflect.TypeFor[struct{ E error }](), ".E: values of kind interface cannot be encoded"},
+		{reflect.TypeFor[struct{ F func() }](), ".F: values of kind func cannot be encoded"},
+		{reflect.TypeFor[struct{ C chan int }](), ".C: values of kind chan cannot be encoded"},
+		{reflect.TypeFor[[]complex64](), "[]: values of kind complex64 cannot be encoded"},
+		{reflect.TypeFor[uintptr](), "values of kind uintptr cannot be encoded"},
+		{reflect.TypeFor[unsafe.Pointer](), "values of kind unsafe.Pointer cannot be encoded"},
+		{reflect.TypeFor[map[string]any](), "[value]: values of kind interface cannot be encoded"},
 		{reflect.TypeFor[map[*int]int](), "map keys must be"},
 		{reflect.TypeFor[map[struct{ P *int }]int](), "map keys must be"},
-		{reflect.TypeFor[struct{ P **int }](), ".P: a pointer to a pointer"},
+		{reflect.TypeFor[struct{ P **int }](), ".P: pointers to pointers"},
 		{reflect.TypeFor[*vector](), "use the value itself"},
-		{reflect.TypeFor[hooked](), "is a msgpack.CustomDecoder, whose input cannot be bounded"},
-		{reflect.TypeFor[halfway](), "must both marshal and unmarshal itself"},
-		{reflect.TypeFor[[]appender](), "needs MarshalBinary too"},
-		{reflect.TypeFor[byValue](), "with a pointer receiver"},
-		{reflect.TypeFor[copied](), "codec.copied must unmarshal itself with a pointer receiver"},
-		{reflect.TypeFor[pointed](), ".base: embed an exported type or a struct, by value"},
-		{reflect.TypeFor[struct{ *Base }](), ".Base: embed an exported type or a struct, by value"},
-		{reflect.TypeFor[hidden](), ".unnamed: embed an exported type or a struct, by value"},
-		{reflect.TypeFor[promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
-		{reflect.TypeFor[[]promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
-		{reflect.TypeFor[inlined](), "embed an exported type or a struct"},
-		{reflect.TypeFor[shadowed](), "two fields are called Kind"},
+		{reflect.TypeFor[hooked](), "implements msgpack.CustomDecoder, whose input cannot be bounded"},
+		{reflect.TypeFor[halfway](), "must implement both marshaling and unmarshaling"},
+		{reflect.TypeFor[[]appender](), "also needs MarshalBinary"},
+		{reflect.TypeFor[byValue](), "must have a pointer receiver"},
+		{reflect.TypeFor[copied](), "the unmarshaling method of codec.copied must have a pointer receiver"},
+		{reflect.TypeFor[pointed](), ".base: embedded field must be a struct or an exported type, and not a pointer"},
+		{reflect.TypeFor[struct{ *Base }](), ".Base: embedded field must be a struct or an exported type, and not a pointer"},
+		{reflect.TypeFor[hidden](), ".unnamed: embedded field must be a struct or an exported type, and not a pointer"},
+		{reflect.TypeFor[promoter](), "embeds time.Time, whose methods would encode only the embedded value: give the field a name"},
+		{reflect.TypeFor[[]promoter](), "embeds time.Time, whose methods would encode only the embedded value: give the field a name"},
+		{reflect.TypeFor[inlined](), "embedded field must be a struct or an exported type"},
+		{reflect.TypeFor[shadowed](), "two fields are named Kind"},
 		{reflect.TypeFor[aside](), "cannot be noinline"},
 		{reflect.TypeFor[[]kept](), "[]: stay here"},
-		{reflect.TypeFor[struct{ L sync.Mutex }](), ".L: sync.Mutex has no field that travels"},
-		{reflect.TypeFor[[]shut](), "[]: codec.shut has no field that travels, so it would arrive empty"},
-		{reflect.TypeFor[struct{ At stamp }](), ".At: codec.stamp has no field that travels"},
-		{reflect.TypeFor[map[shut]int](), "[key]: codec.shut has no field that travels"},
+		{reflect.TypeFor[struct{ L sync.Mutex }](), ".L: sync.Mutex has no encoded fields"},
+		{reflect.TypeFor[[]shut](), "[]: codec.shut has no encoded fields, so it would arrive empty"},
+		{reflect.TypeFor[struct{ At stamp }](), ".At: codec.stamp has no encoded fields"},
+		{reflect.TypeFor[map[shut]int](), "[key]: codec.shut has no encoded fields"},
 		{reflect.TypeFor[negative](), "MaxEncodedSize of codec.negative is -1"},
 		{reflect.TypeFor[struct{ N negative }](), ".N: MaxEncodedSize of codec.negative is -1"},
 		{reflect.TypeFor[interned](), ".S: interned strings are not supported"},
 		{reflect.TypeFor[aliased](), ".C: aliases are not supported"},
-		{reflect.TypeFor[twoBases](), ".Other: its field Base has the name of a struct that is embedded before it"},
-		{reflect.TypeFor[struct{ P momentary }](), "embeds time.Time, whose methods would write it alone"},
-		{reflect.TypeFor[struct{ T twoFaced }](), ".T: codec.twoFaced must marshal itself as binary with a value receiver, as it does as text"},
-		{reflect.TypeFor[map[string]big.Int](), "[value]: in a map big.Int cannot be written, for it has no address there: use pointers to it"},
-		{reflect.TypeFor[map[string]struct{ A [2]big.Int }](), "[value].A[]: in a map big.Int cannot be written"},
-		{reflect.TypeFor[map[[2]octet]int](), "[key]: in a map [2]codec.octet cannot be written"},
-		{reflect.TypeFor[selfMap](), "[value].Sum: in a map [4]codec.octet cannot be written"},
+		{reflect.TypeFor[twoBases](), ".Other: field Base has the name of a struct embedded before it"},
+		{reflect.TypeFor[struct{ P momentary }](), "embeds time.Time, whose methods would encode only the embedded value"},
+		{reflect.TypeFor[struct{ T twoFaced }](), ".T: MarshalBinary of codec.twoFaced must have a value receiver, because its MarshalText has one"},
+		{reflect.TypeFor[map[string]big.Int](), "[value]: big.Int cannot be encoded in a map, where it has no address: use pointers to it"},
+		{reflect.TypeFor[map[string]struct{ A [2]big.Int }](), "[value].A[]: big.Int cannot be encoded in a map"},
+		{reflect.TypeFor[map[[2]octet]int](), "[key]: [2]codec.octet cannot be encoded in a map"},
+		{reflect.TypeFor[selfMap](), "[value].Sum: [4]codec.octet cannot be encoded in a map"},
 	} {
 		_, err := Of(test.typ)
 		require.ErrorContains(t, err, test.want, "%v", test.typ)
@@ -208,7 +208,7 @@ type (
 func TestTypesThatAreTheirOwnPart(t *testing.T) {
 	c, err := Of(reflect.TypeFor[ring]())
 	require.NoError(t, err)
-	require.ErrorContains(t, c.Size().Unbounded, "ring[] is unbounded: codec.ring contains itself; give it a MaxEncodedSize")
+	require.ErrorContains(t, c.Size().Unbounded, "ring[] is unbounded, because codec.ring contains itself: add a MaxEncodedSize")
 	want := ring{&ring{&ring{}}}
 	var got ring
 	_, _, err = take(encode(t, &want), &got)
@@ -218,9 +218,9 @@ func TestTypesThatAreTheirOwnPart(t *testing.T) {
 	_, err = Of(reflect.TypeFor[struct {
 		R ring `quiver:"max=3"`
 	}]())
-	require.ErrorContains(t, err, `.R: tag "max=3" has a bound that nothing in codec.ring needs`)
+	require.ErrorContains(t, err, `.R: tag "max=3": unused bound: codec.ring needs fewer`)
 	_, err = Of(reflect.TypeFor[struct {
 		R []ringSide `quiver:"max=3,each=4"`
 	}]())
-	require.ErrorContains(t, err, `.R: tag "max=3,each=4" has a bound that nothing in []codec.ringSide needs`)
+	require.ErrorContains(t, err, `.R: tag "max=3,each=4": unused bound: []codec.ringSide needs fewer`)
 }

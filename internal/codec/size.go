@@ -14,9 +14,9 @@ const (
 	// timeBinaryBytes is the size of a time.Time that is not inside another value: a length
 	// and the longest output of AppendBinary.
 	timeBinaryBytes = 1 + 16
-	// endless is larger than any value. Sums and products of sizes are cut off there, so that
+	// maxTotal is larger than any value. Sums and products of sizes are cut off there, so that
 	// they can't overflow.
-	endless = int64(1) << 40
+	maxTotal = int64(1) << 40
 )
 
 // Size is the range of sizes that the encoding of a type can have.
@@ -33,14 +33,14 @@ type Size struct {
 	Fixed bool
 }
 
-// A sizer adds up how large an encoded value can get.
+// A sizer adds up the maximum size of an encoded value.
 type sizer struct {
-	open   []*schema // the schemas that enclose the value, to detect recursion
-	varies bool      // some part needs a bound, whether or not it has one
+	enclosing  []*schema // the schemas that enclose the value, to detect recursion
+	needsBound bool      // some part needs a bound, whether or not it has one
 }
 
-// codec returns the maximum number of bytes that c.Append writes.
-func (s *sizer) codec(c *Codec) (int64, error) {
+// codecSize returns the maximum number of bytes that c.Append writes.
+func (s *sizer) codecSize(c *Codec) (int64, error) {
 	name := cmp.Or(c.typ.Name(), c.typ.String())
 	switch {
 	case c.kind == kindNone:
@@ -48,10 +48,10 @@ func (s *sizer) codec(c *Codec) (int64, error) {
 	case c.kind == kindBinary && c.typ == timeType:
 		return timeBinaryBytes, nil
 	case c.schema == nil:
-		s.varies = true
-		return atMost(customHeader, c.whole, name, bareTag)
+		s.needsBound = true
+		return boundedSize(customHeader, c.maxEncoded, name, bareTag)
 	}
-	return s.value(c.schema, name, bareTag)
+	return s.maxSize(c.schema, name, bareTag)
 }
 
 // What an error asks the user to add where a bound is missing.
@@ -61,14 +61,13 @@ const (
 	keyTag  = `key=N to its quiver tag`
 )
 
-// value returns the worst-case size of a value of v. If v has no bound, the error names path,
-// which is where we found v in the outermost type, and asks for missing, the tag that would
-// bound it.
-func (s *sizer) value(v *schema, path, missing string) (int64, error) {
-	if v.whole != unbounded && !v.counted() {
+// maxSize returns the maximum size of a value of v. If v has no bound, the error names path, which is
+// v's place in the outermost type, and asks for missing, the tag that would bound it.
+func (s *sizer) maxSize(v *schema, path, missing string) (int64, error) {
+	if v.maxEncoded != unbounded && !v.boundsContent() {
 		// MaxEncodedSize bounds all of the value's encoding, whatever its parts are.
-		s.varies = true
-		return int64(v.whole), nil
+		s.needsBound = true
+		return int64(v.maxEncoded), nil
 	}
 	switch v.form {
 	case formBool:
@@ -80,60 +79,60 @@ func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	case formByteArray:
 		return lengthHeader + int64(v.length), nil
 	case formString, formBytes:
-		s.varies = true
-		return atMost(lengthHeader, v.tightest(), path, missing)
+		s.needsBound = true
+		return boundedSize(lengthHeader, v.bound(), path, missing)
 	case formOpaque:
-		s.varies = true
-		return atMost(customHeader, v.tightest(), path, missing)
+		s.needsBound = true
+		return boundedSize(customHeader, v.bound(), path, missing)
 	}
-	return s.composite(v, path, missing)
+	return s.compositeSize(v, path, missing)
 }
 
-// composite returns the worst-case size of a value that consists of others.
-func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
-	if slices.Contains(s.open, v) {
-		return 0, fmt.Errorf("%s is unbounded: %v contains itself; "+
-			"give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
+// compositeSize returns the maximum size of a value that consists of others.
+func (s *sizer) compositeSize(v *schema, path, missing string) (int64, error) {
+	if slices.Contains(s.enclosing, v) {
+		return 0, fmt.Errorf("%s is unbounded, because %v contains itself: "+
+			"add a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
 	}
-	s.open = append(s.open, v)
-	defer func() { s.open = s.open[:len(s.open)-1] }()
+	s.enclosing = append(s.enclosing, v)
+	defer func() { s.enclosing = s.enclosing[:len(s.enclosing)-1] }()
 	switch v.form {
 	case formPointer:
-		return s.value(v.elem, path, missing)
+		return s.maxSize(v.elem, path, missing)
 	case formArray:
-		each, err := s.value(v.elem, path+"[]", missing)
+		each, err := s.maxSize(v.elem, path+"[]", missing)
 		return clamp(countHeader(v.length) + times(v.length, each)), err
 	case formStruct:
-		return s.structure(v, path)
+		return s.structSize(v, path)
 	}
-	return s.many(v, path, missing)
+	return s.manySize(v, path, missing)
 }
 
-// many returns the worst-case size of a slice or map.
-func (s *sizer) many(v *schema, path, missing string) (int64, error) {
-	s.varies = true
-	if _, err := atMost(0, v.max, path, missing); err != nil {
+// manySize returns the maximum size of a slice or map.
+func (s *sizer) manySize(v *schema, path, missing string) (int64, error) {
+	s.needsBound = true
+	if _, err := boundedSize(0, v.max, path, missing); err != nil {
 		return 0, err
 	}
 	inside := path + "[]"
 	key := int64(0)
 	if v.form == formMap {
 		var err error
-		key, err = s.value(v.key, path+"[key]", keyTag)
+		key, err = s.maxSize(v.key, path+"[key]", keyTag)
 		if err != nil {
 			return 0, err
 		}
 		inside = path + "[value]"
 	}
-	each, err := s.value(v.elem, inside, eachTag)
+	each, err := s.maxSize(v.elem, inside, eachTag)
 	return clamp(lengthHeader + times(v.max, key+each)), err
 }
 
-// structure returns the worst-case size of a struct.
-func (s *sizer) structure(v *schema, path string) (int64, error) {
+// structSize returns the maximum size of a struct.
+func (s *sizer) structSize(v *schema, path string) (int64, error) {
 	total := countHeader(len(v.fields))
 	for _, f := range v.fields {
-		n, err := s.value(f.schema, path+"."+f.name, bareTag)
+		n, err := s.maxSize(f.schema, path+"."+f.name, bareTag)
 		if err != nil {
 			return 0, err
 		}
@@ -142,11 +141,11 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// atMost returns header+bound. If bound is unbounded, it returns an error that tells the user how
+// boundedSize returns header+bound. If bound is unbounded, it returns an error that tells the user how
 // to add one.
-func atMost(header int64, bound int, path, missing string) (int64, error) {
+func boundedSize(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
-		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes",
+		return 0, fmt.Errorf("%s is unbounded: add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes",
 			path, missing)
 	}
 	return header + int64(bound), nil
@@ -163,16 +162,16 @@ func countHeader(n int) int64 {
 	return lengthHeader
 }
 
-// clamp cuts off n at endless in either direction.
-func clamp(n int64) int64 { return max(-endless, min(n, endless)) }
+// clamp cuts off n at maxTotal in either direction.
+func clamp(n int64) int64 { return max(-maxTotal, min(n, maxTotal)) }
 
-// times returns n*each, cut off at endless in either direction.
+// times returns n*each, cut off at maxTotal in either direction.
 func times(n int, each int64) int64 {
 	switch {
-	case each == 0 || int64(n) <= endless/max(each, -each):
+	case each == 0 || int64(n) <= maxTotal/max(each, -each):
 		return int64(n) * each
 	case each < 0:
-		return -endless
+		return -maxTotal
 	}
-	return endless
+	return maxTotal
 }

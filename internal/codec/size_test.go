@@ -237,7 +237,7 @@ func TestRandomTypesNeverExceedTheirPessimisticSize(t *testing.T) {
 		typ := randomType(rng, 3)
 		schema, err := schemaOf(typ)
 		require.NoError(t, err)
-		bound, err := (&sizer{}).value(schema, "", bareTag)
+		bound, err := (&sizer{}).maxSize(schema, "", bareTag)
 		require.NoError(t, err)
 		for i := range 6 {
 			v := reflect.New(typ)
@@ -350,20 +350,20 @@ func TestUnboundedFieldsAreNamed(t *testing.T) {
 	}{
 		"string": {reflect.TypeFor[string](), "string is unbounded"},
 		"bytes":  {reflect.TypeFor[[]byte](), "[]uint8 is unbounded"},
-		"field":  {reflect.TypeFor[struct{ Name string }](), `.Name is unbounded; add quiver:"max=N", a MaxEncodedSize() int method to its type, or use MaxElementBytes`},
-		"inner":  {reflect.TypeFor[sizedInner](), `sizedInner.Tags[] is unbounded; add each=N`},
+		"field":  {reflect.TypeFor[struct{ Name string }](), `.Name is unbounded: add quiver:"max=N", a MaxEncodedSize() int method to its type, or use MaxElementBytes`},
+		"inner":  {reflect.TypeFor[sizedInner](), `sizedInner.Tags[] is unbounded: add each=N`},
 		"deep":   {reflect.TypeFor[struct{ A [3]*sizedInner }](), `.A[].Tags[] is unbounded`},
 		"key": {reflect.TypeFor[struct {
 			M map[string]int `quiver:"max=3"`
-		}](), `.M[key] is unbounded; add key=N`},
+		}](), `.M[key] is unbounded: add key=N`},
 		"value": {reflect.TypeFor[struct {
 			M map[int]string `quiver:"max=3"`
-		}](), `.M[value] is unbounded; add each=N`},
-		"any":       {reflect.TypeFor[struct{ A any }](), ".A: an interface cannot be encoded"},
+		}](), `.M[value] is unbounded: add each=N`},
+		"any":       {reflect.TypeFor[struct{ A any }](), ".A: values of kind interface cannot be encoded"},
 		"text":      {reflect.TypeFor[struct{ T sizedText }](), `.T is unbounded`},
-		"recursive": {reflect.TypeFor[sizedNode](), "sizedNode.Next is unbounded: codec.sizedNode contains itself"},
-		"channel":   {reflect.TypeFor[struct{ C chan int }](), ".C: a chan cannot be encoded"},
-		"complex":   {reflect.TypeFor[complex128](), "a complex128 cannot be encoded"},
+		"recursive": {reflect.TypeFor[sizedNode](), "sizedNode.Next is unbounded, because codec.sizedNode contains itself"},
+		"channel":   {reflect.TypeFor[struct{ C chan int }](), ".C: values of kind chan cannot be encoded"},
+		"complex":   {reflect.TypeFor[complex128](), "values of kind complex128 cannot be encoded"},
 		"not a number": {reflect.TypeFor[struct {
 			S string `quiver:"max=x"`
 		}](), `.S: tag "max=x": "max=x" needs a number`},
@@ -372,37 +372,37 @@ func TestUnboundedFieldsAreNamed(t *testing.T) {
 		}](), `"max=-1" needs a number`},
 		"unknown": {reflect.TypeFor[struct {
 			S string `quiver:"maximum=1"`
-		}](), `"maximum" is not max, each or key`},
+		}](), `unknown item "maximum": use max, each or key`},
 		"quantised": {reflect.TypeFor[struct {
 			X float32 `quiver:"quant=0.1"`
-		}](), `.X: tag "quant=0.1": "quant=0.1" is for replicated states and lists`},
+		}](), `.X: tag "quant=0.1": "quant=0.1" is only for replicated states and lists`},
 		"for the owner": {reflect.TypeFor[struct {
 			X int `quiver:"owner"`
-		}](), `"owner" is for replicated states and lists`},
+		}](), `"owner" is only for replicated states and lists`},
 		"each first": {reflect.TypeFor[struct {
 			S string `quiver:"each=1"`
-		}](), "each needs a max before it"},
+		}](), "each must come after max"},
 		"max twice": {reflect.TypeFor[struct {
 			S []string `quiver:"max=1,max=2"`
-		}](), "max stands first and once"},
+		}](), "max must come first and only once"},
 		"too many": {reflect.TypeFor[struct {
 			S string `quiver:"max=1,each=2"`
-		}](), "has a bound that nothing in string needs"},
+		}](), ": unused bound: string needs fewer"},
 		"idle": {reflect.TypeFor[struct {
 			N int `quiver:"max=1"`
-		}](), "has a bound that nothing in int needs"},
+		}](), ": unused bound: int needs fewer"},
 		"key twice": {reflect.TypeFor[struct {
 			M map[string]int `quiver:"max=1,key=4,key=5"`
-		}](), "key stands once"},
+		}](), "key must come once"},
 		"empty tag": {reflect.TypeFor[struct {
 			S string `quiver:""`
 		}](), "needs a number"},
 		"struct": {reflect.TypeFor[struct {
 			N *sizedBound `quiver:"max=3"`
-		}](), "has a bound that nothing in *codec.sizedBound needs"},
+		}](), "unused bound: *codec.sizedBound needs fewer"},
 		"idle key": {reflect.TypeFor[struct {
 			M map[int]int `quiver:"max=1,key=4"`
-		}](), "has a bound that nothing in map[int]int needs"},
+		}](), ": unused bound: map[int]int needs fewer"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,11 +14,12 @@ import (
 // A payload may claim any length, so we check it against its schema before we allocate memory.
 // Once it has passed, we know that every element is really there.
 const (
-	// maxDepth is the deepest nesting of recursive types.
+	// maxDepth is the deepest nesting of recursive types. It keeps a payload from exhausting the
+	// stack, and honest values don't come near it.
 	maxDepth = 64
-	// A value of n bytes may take up to memoryFree + n*memoryRatio bytes of memory. The ratio
-	// is large because honest values need it: a nil slice takes one byte on the wire but 24 in
-	// memory, and a map with one entry has room for eight.
+	// A value of n bytes may use up to memoryFree + n*memoryRatio bytes of memory. The ratio is
+	// large because honest values need it: a nil slice is one byte on the wire but 24 in memory,
+	// and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
 	// Go keeps a map's entries in groups of eight slots. A larger map consists of tables, each
@@ -27,32 +28,31 @@ const (
 )
 
 var (
-	errShort = errors.New("it ends too early")
-	errUTF8  = errors.New("it is not valid UTF-8")
-	errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
+	errShort = errors.New("value is truncated")
+	errUTF8  = errors.New("string is not valid UTF-8")
+	errDepth = fmt.Errorf("value is nested deeper than %d levels", maxDepth)
 
-	errMemory = fmt.Errorf("it would take over %d KiB and %d times its size in memory", memoryFree>>10, memoryRatio)
+	errMemory = fmt.Errorf("value would need more than %d KiB plus %d times its size in memory", memoryFree>>10, memoryRatio)
 )
 
 // A walk checks one value at the start of a payload without decoding it.
 type walk struct {
 	b      []byte // not checked yet
 	memory int    // bytes that decoding may still allocate
-	keys   int    // how many map keys we are inside of
-	sizing bool   // set by bounded, so that value doesn't call it a second time
+	keys   int    // number of map keys that enclose the value
 }
 
 // measure returns the encoded size of the value of s at the start of b, and how much memory it
 // will refer to. Unless it fails, the value is safe to decode: every byte is there, every number
 // fits, and the memory stays within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
-	most := memoryFree + memoryRatio*len(b)
-	w := walk{b: b, memory: most}
+	limit := memoryFree + memoryRatio*len(b)
+	w := walk{b: b, memory: limit}
 	if err := w.value(s, 0); err != nil {
 		return 0, 0, err
 	}
 	size = len(b) - len(w.b)
-	memory = most - w.memory
+	memory = limit - w.memory
 	if memory > memoryFree+memoryRatio*size {
 		// The walk was too generous, because b may go on after the value.
 		return 0, 0, errMemory
@@ -68,10 +68,18 @@ func (w *walk) value(s *schema, depth int) error {
 	if len(w.b) == 0 {
 		return errShort
 	}
-	if s.whole != unbounded && !w.sizing {
-		return w.bounded(s, depth)
+	before := len(w.b)
+	if err := w.content(s, depth); err != nil {
+		return err
 	}
-	w.sizing = false
+	if s.maxEncoded == unbounded || s.boundsContent() {
+		return nil // bytes has checked the bounds of content
+	}
+	return checkBound(before-len(w.b), s.maxEncoded, "bytes encoded")
+}
+
+// content checks a value of s without the MaxEncodedSize of its type, and advances w.b past it.
+func (w *walk) content(s *schema, depth int) error {
 	if w.b[0] == msgpcode.Nil && s.mayBeNil() {
 		w.b = w.b[1:]
 		return nil
@@ -93,19 +101,8 @@ func (w *walk) value(s *schema, depth int) error {
 	return w.composite(s, depth)
 }
 
-// bounded checks a value whose type has a MaxEncodedSize. For a counted schema, the check of
-// its content has already applied the bound.
-func (w *walk) bounded(s *schema, depth int) error {
-	before := len(w.b)
-	w.sizing = true
-	if err := w.value(s, depth); err != nil || s.counted() {
-		return err
-	}
-	return within(before-len(w.b), s.whole, "bytes encoded")
-}
-
 // composite checks a value that consists of other values. Pointers, slices and maps count
-// towards the memory limit. The parts of an array or a struct don't, since they take up space
+// toward the memory limit. The parts of an array or a struct don't, since they take up space
 // in the value that contains them.
 func (w *walk) composite(s *schema, depth int) error {
 	switch s.form {
@@ -141,7 +138,7 @@ func (w *walk) composite(s *schema, depth int) error {
 func (w *walk) slice(s *schema, depth int) error {
 	n, err := w.length(&arrayCodes)
 	if err == nil {
-		err = within(n, s.max, "elements")
+		err = checkBound(n, s.max, "elements")
 	}
 	if err != nil {
 		return err
@@ -156,7 +153,7 @@ func (w *walk) slice(s *schema, depth int) error {
 func (w *walk) mapping(s *schema, depth int) error {
 	n, err := w.length(&mapCodes)
 	if err == nil {
-		err = within(n, s.max, "entries")
+		err = checkBound(n, s.max, "entries")
 	}
 	if err != nil {
 		return err
@@ -214,7 +211,7 @@ func (w *walk) number(s *schema) error {
 	}
 	n, rest := readInteger(w.b)
 	w.b = rest
-	return fits(s, n, c == msgpcode.Uint64 && n < 0)
+	return checkRange(s, n, c == msgpcode.Uint64 && n < 0)
 }
 
 // float checks a float. In a map key we refuse NaN, since it could neither be looked up nor
@@ -232,7 +229,7 @@ func (w *walk) float(s *schema) error {
 		return errShort
 	}
 	if f := floatAt(w.b, s.bits); f != f && w.keys > 0 {
-		return errors.New("it is NaN, which cannot be a key")
+		return errors.New("map key is NaN")
 	}
 	w.b = w.b[size:]
 	return nil
@@ -256,7 +253,7 @@ func (w *walk) time() error {
 		return errShort
 	}
 	if w.b[head-1] != extension || head == 3 && w.b[1] != 12 {
-		return errors.New("it holds an extension that is not a time")
+		return errors.New("extension is not a time")
 	}
 	w.b = w.b[head+size:]
 	return nil
@@ -269,9 +266,9 @@ func (w *walk) bytes(s *schema, f *family) error {
 		return err
 	}
 	if s.form == formByteArray && n != s.length {
-		return fmt.Errorf("it holds %d bytes instead of %d", n, s.length)
+		return fmt.Errorf("has %d bytes instead of %d", n, s.length)
 	}
-	if err := s.holds(n); err != nil {
+	if err := s.checkSize(n); err != nil {
 		return err
 	}
 	if s.form == formString && !utf8.Valid(w.b[:n]) {
@@ -285,13 +282,13 @@ func (w *walk) bytes(s *schema, f *family) error {
 func (w *walk) arrayLen(want int) error {
 	n, err := w.length(&arrayCodes)
 	if err == nil && n != want {
-		return fmt.Errorf("it holds %d elements instead of %d", n, want)
+		return fmt.Errorf("has %d elements instead of %d", n, want)
 	}
 	return err
 }
 
-// length reads the header of a string, an array or a map. Every element takes at least one
-// byte, so it refuses a length that exceeds the number of bytes left.
+// length reads the header of a string, an array or a map. Since every element needs at least one
+// byte, length refuses a number that exceeds the bytes left.
 func (w *walk) length(f *family) (n int, err error) {
 	size := 1
 	switch c := w.b[0]; {
@@ -311,7 +308,7 @@ func (w *walk) length(f *family) (n int, err error) {
 	}
 	n, w.b = readLength(w.b)
 	if uint(n) > uint(len(w.b)) { // unsigned, since n may be negative where an int has 32 bits
-		return 0, fmt.Errorf("it claims a length of %d with %d bytes left", uint(n), len(w.b))
+		return 0, fmt.Errorf("length is %d but only %d bytes are left", uint(n), len(w.b))
 	}
 	return n, nil
 }
@@ -329,8 +326,8 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns how much memory an entry of the map s takes: its key and element, laid out as
-// in a struct, and one control byte.
+// slotSize returns how much memory an entry of the map s uses: its key and element, laid out as in a
+// struct, and one control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))

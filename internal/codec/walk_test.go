@@ -34,14 +34,14 @@ func TestWalkRefuses(t *testing.T) {
 		hex     string
 		want    string
 	}{
-		{"empty", sizeOf[int], "", "ends too early"},
-		{"slice of 2^32-1", sizeOf[[]vector], "ddffffffff", "claims a length of 4294967295 with 0 bytes left"},
-		{"map of 2^32-1", sizeOf[map[string]int], "dfffffffff00", "claims a length of 4294967295 with 1 bytes left"},
-		{"strings of 2^32-1", sizeOf[[]string], "ddffffffffa0", "claims a length"},
-		{"string of 2^32-1", sizeOf[string], "dbffffffff", "claims a length"},
-		{"bytes of 2^32-1", sizeOf[[]byte], "c6ffffffff", "claims a length"},
-		{"cut header", sizeOf[[]byte], "c6ffff", "ends too early"},
-		{"cut string", sizeOf[string], "a5616263", "claims a length of 5 with 3 bytes left"},
+		{"empty", sizeOf[int], "", "value is truncated"},
+		{"slice of 2^32-1", sizeOf[[]vector], "ddffffffff", "length is 4294967295 but only 0 bytes are left"},
+		{"map of 2^32-1", sizeOf[map[string]int], "dfffffffff00", "length is 4294967295 but only 1 bytes are left"},
+		{"strings of 2^32-1", sizeOf[[]string], "ddffffffffa0", "length is"},
+		{"string of 2^32-1", sizeOf[string], "dbffffffff", "length is"},
+		{"bytes of 2^32-1", sizeOf[[]byte], "c6ffffffff", "length is"},
+		{"cut header", sizeOf[[]byte], "c6ffff", "value is truncated"},
+		{"cut string", sizeOf[string], "a5616263", "length is 5 but only 3 bytes are left"},
 		{"nil for a struct", sizeOf[vector], "c0", "code 0xc0 where an array should be"},
 		{"nil for a struct in a slice", sizeOf[[]wide], "91c0", "element 0: it has code 0xc0"},
 		{"nil for a time", sizeOf[struct{ At time.Time }], "91c0", "At: it has code 0xc0 where a time"},
@@ -52,20 +52,20 @@ func TestWalkRefuses(t *testing.T) {
 		{"too many fields", sizeOf[struct{ A int }], "920101", "2 elements instead of 1"},
 		{"wrong array length", sizeOf[[2]int], "9101", "1 elements instead of 2"},
 		{"wrong byte array length", sizeOf[[2]byte], "c40101", "1 bytes instead of 2"},
-		{"300 in a uint8", sizeOf[uint8], "cd012c", "300 does not fit uint8"},
-		{"-1 in a uint64", sizeOf[uint64], "ff", "-1 does not fit uint64"},
-		{"128 in an int8", sizeOf[int8], "cc80", "128 does not fit int8"},
-		{"-129 in an int8", sizeOf[int8], "d1ff7f", "-129 does not fit int8"},
-		{"2^63 in an int64", sizeOf[int64], "cf8000000000000000", "9223372036854775808 does not fit int64"},
+		{"300 in a uint8", sizeOf[uint8], "cd012c", "300 overflows uint8"},
+		{"-1 in a uint64", sizeOf[uint64], "ff", "-1 overflows uint64"},
+		{"128 in an int8", sizeOf[int8], "cc80", "128 overflows int8"},
+		{"-129 in an int8", sizeOf[int8], "d1ff7f", "-129 overflows int8"},
+		{"2^63 in an int64", sizeOf[int64], "cf8000000000000000", "9223372036854775808 overflows int64"},
 		{"float for an int", sizeOf[int], "ca00000000", "where an integer should be"},
 		{"int for a float", sizeOf[float32], "01", "where float32 should be"},
 		{"float32 for a float64", sizeOf[float64], "ca00000000", "where float64 should be"},
-		{"cut number", sizeOf[int], "d30000", "ends too early"},
-		{"cut float", sizeOf[float64], "cb0000", "ends too early"},
+		{"cut number", sizeOf[int], "d30000", "value is truncated"},
+		{"cut float", sizeOf[float64], "cb0000", "value is truncated"},
 		{"int for a bool", sizeOf[bool], "01", "where a bool should be"},
 		{"time of another extension", sizeOf[struct{ At time.Time }], "91d60500000000", "not a time"},
 		{"time of 5 bytes", sizeOf[struct{ At time.Time }], "91c705ff0000000000", "At: it"},
-		{"cut time", sizeOf[struct{ At time.Time }], "91d6ff00", "ends too early"},
+		{"cut time", sizeOf[struct{ At time.Time }], "91d6ff00", "value is truncated"},
 		{"unused code", sizeOf[int], "c1", "code 0xc1"},
 		{"string key of another kind", sizeOf[map[string]int], "810101", "where a string should be"},
 		{"time of 11 bytes", sizeOf[struct{ At time.Time }], "91c70bff000000000000000000000000", "not a time"},
@@ -115,11 +115,11 @@ func (t *thick) UnmarshalBinary([]byte) error   { return nil }
 func TestWalkBoundsMemory(t *testing.T) {
 	payload := append([]byte{0xdc, 0x40, 0x00}, bytes.Repeat([]byte{0xc4, 0x00}, 0x4000)...)
 	_, err := sizeOf[[]thick](t, payload)
-	require.ErrorContains(t, err, "over 64 KiB and 64 times its size in memory")
+	require.ErrorContains(t, err, "more than 64 KiB plus 64 times its size in memory")
 
 	maps := append([]byte{0xdc, 0x20, 0x00}, bytes.Repeat([]byte{0x81, 0x00, 0x94, 0xc0, 0xc0, 0xc0, 0xc0}, 0x2000)...)
 	_, err = sizeOf[[]map[int8][4][]int](t, maps) // each has room for eight entries
-	require.ErrorContains(t, err, "over 64 KiB and 64 times its size in memory")
+	require.ErrorContains(t, err, "more than 64 KiB plus 64 times its size in memory")
 
 	nils := append([]byte{0xdc, 0xff, 0xff}, bytes.Repeat([]byte{0xc0}, 0xffff)...)
 	_, err = sizeOf[[][]byte](t, nils)

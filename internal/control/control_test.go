@@ -87,7 +87,7 @@ func TestControlRefuses(t *testing.T) {
 		{[]byte{idLogin, 0xff, 0xff, 0xff, 0xff, 0x0f}, PayloadFail, "above the limit"},
 		{[]byte{idShape, 2, 0}, PayloadFail, "flag 2 is neither 0 nor 1"},
 		{[]byte{idShape, 0, 0xff, 0xff, 0x7f}, PayloadFail, "above the limit of 4096"},
-		{[]byte{idShape, 0, 2, 0}, PayloadFail, "ends too early"},
+		{[]byte{idShape, 0, 2, 0}, PayloadFail, "is truncated"},
 		{[]byte{idJoin, 0}, PayloadFail, "left over"},
 	} {
 		_, err := Parse(test.payload)

@@ -1,5 +1,5 @@
-// Package wire reads and appends the fields of messages. Numbers are varints, and strings
-// follow their length.
+// Package wire reads and appends the fields of messages. Numbers are varints unless a method says
+// otherwise, and a string is preceded by its length.
 package wire
 
 import (
@@ -13,21 +13,22 @@ import (
 const Any = math.MaxUint64
 
 var (
-	errShort = errors.New("it ends too early")
-	errLong  = errors.New("bytes are left over")
+	errShort    = errors.New("message is truncated")
+	errLong     = errors.New("message has bytes left over")
+	errOverflow = errors.New("number overflows 64 bits")
 )
 
-// A Reader reads the fields of a message, one after the other.
+// A Reader reads the fields of a message, one after another.
 //
-// After the first failure all fields are zero, so a parser need not check each of them. It
-// reads all fields and then calls End. The slices that a Reader returns alias the message.
+// After the first failure it returns only zeros, so a parser can read all fields and check for
+// failure once, by calling End. The slices that a Reader returns alias the message.
 type Reader struct {
 	Left []byte // bytes not read yet: first the whole message; nil after a failure
 	Err  error  // the first failure
 }
 
-// Fail records err as the failure, unless there already was one. A parser calls it if a
-// field has an invalid value.
+// Fail records err as the failure, unless there already was one. A parser calls it if a field has an
+// invalid value.
 func (r *Reader) Fail(err error) {
 	if r.Err == nil {
 		r.Left = nil
@@ -39,8 +40,11 @@ func (r *Reader) Fail(err error) {
 func (r *Reader) Uvarint(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.Left)
 	switch {
-	case n <= 0:
+	case n == 0:
 		r.Fail(errShort)
+		return 0
+	case n < 0:
+		r.Fail(errOverflow)
 		return 0
 	case v > limit:
 		r.Fail(fmt.Errorf("%d is above the limit of %d", v, limit))
@@ -50,7 +54,7 @@ func (r *Reader) Uvarint(limit uint64) uint64 {
 	return v
 }
 
-// Positive reads a number from 1 to limit. If the number is 0, it fails with the text zero.
+// Positive reads a number from 1 to limit. If it is 0, Positive fails with zero as the error text.
 func (r *Reader) Positive(limit uint64, zero string) uint64 {
 	v := r.Uvarint(limit)
 	if v == 0 {
@@ -65,9 +69,9 @@ func (r *Reader) Varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Count reads the number of items that follow, which must not exceed limit. Each item has
-// at least size bytes. Count fails if the rest of the message is too short for them, so a
-// parser may allocate memory for as many items as Count returns.
+// Count reads the number of items that follow, which must not exceed limit. Each item has at least
+// size bytes. Because Count fails if the rest of the message is too short for them, a parser may
+// safely allocate memory for as many items as Count returns.
 func (r *Reader) Count(limit uint64, size int) int {
 	n := r.Uvarint(limit)
 	if n > uint64(len(r.Left)/size) {
@@ -119,7 +123,7 @@ func (r *Reader) Fixed(n int) (v uint64) {
 // Uint64 reads a big-endian number of 8 bytes.
 func (r *Reader) Uint64() uint64 { return r.Fixed(8) }
 
-// End returns the first failure. It is also a failure if bytes are left over.
+// End returns the first failure. Bytes that were not read are a failure too.
 func (r *Reader) End() error {
 	if len(r.Left) > 0 {
 		r.Fail(errLong)

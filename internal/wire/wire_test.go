@@ -39,18 +39,18 @@ func TestFailures(t *testing.T) {
 		take    func(r *Reader)
 		want    string
 	}{
-		"nothing there":       {nil, func(r *Reader) { r.Uvarint(Any) }, "too early"},
-		"cut":                 {[]byte{0x80}, func(r *Reader) { r.Varint() }, "too early"},
-		"above 64 bits":       {[]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), func(r *Reader) { r.Uvarint(Any) }, "too early"},
+		"nothing there":       {nil, func(r *Reader) { r.Uvarint(Any) }, "truncated"},
+		"cut":                 {[]byte{0x80}, func(r *Reader) { r.Varint() }, "truncated"},
+		"above 64 bits":       {[]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), func(r *Reader) { r.Uvarint(Any) }, "overflows 64 bits"},
 		"above its limit":     {[]byte{8}, func(r *Reader) { r.Uvarint(7) }, "8 is above the limit of 7"},
 		"zero":                {[]byte{0}, func(r *Reader) { r.Positive(7, "it counts from 1") }, "it counts from 1"},
-		"no number":           {nil, func(r *Reader) { r.Positive(7, "it counts from 1") }, "too early"},
-		"too few for a count": {[]byte{2, 1, 2, 3}, func(r *Reader) { r.Count(Any, 2) }, "too early"},
-		"a huge count":        {binary.AppendUvarint(nil, math.MaxUint64), func(r *Reader) { r.Count(Any, 1) }, "too early"},
-		"cut bytes":           {[]byte{3, 'a', 'b'}, func(r *Reader) { r.Bytes(3) }, "too early"},
-		"no byte":             {nil, func(r *Reader) { r.Byte() }, "too early"},
+		"no number":           {nil, func(r *Reader) { r.Positive(7, "it counts from 1") }, "truncated"},
+		"too few for a count": {[]byte{2, 1, 2, 3}, func(r *Reader) { r.Count(Any, 2) }, "truncated"},
+		"a huge count":        {binary.AppendUvarint(nil, math.MaxUint64), func(r *Reader) { r.Count(Any, 1) }, "truncated"},
+		"cut bytes":           {[]byte{3, 'a', 'b'}, func(r *Reader) { r.Bytes(3) }, "truncated"},
+		"no byte":             {nil, func(r *Reader) { r.Byte() }, "truncated"},
 		"no flag":             {[]byte{2}, func(r *Reader) { r.Flag() }, "flag 2 is neither 0 nor 1"},
-		"half a uint64":       {make([]byte, 7), func(r *Reader) { r.Uint64() }, "too early"},
+		"half a uint64":       {make([]byte, 7), func(r *Reader) { r.Uint64() }, "truncated"},
 		"left over":           {[]byte{1, 2}, func(r *Reader) { r.Byte() }, "left over"},
 	} {
 		t.Run(name, func(t *testing.T) {

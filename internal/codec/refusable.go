@@ -2,29 +2,29 @@ package codec
 
 import "slices"
 
-// picky reports whether the peer would refuse some values of s, so that Encode must check each
+// canBeRefused reports whether the peer would refuse some values of s, so that Encode must check each
 // one. It refuses a value that exceeds a bound, a string that isn't UTF-8, a key that is NaN, and
-// whatever is nested too deeply or takes far more memory than it has encoded bytes.
-func picky(s *schema) bool {
-	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
+// any value that is nested too deeply or uses far more memory than it has encoded bytes.
+func canBeRefused(s *schema) bool {
+	return refusable(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin is picky except for memory. open holds the schemas that enclose s, to detect
+// refusable is canBeRefused except for memory. open holds the schemas that enclose s, to detect
 // recursion, and key says that s is part of a map's key.
-func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
+func refusable(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
 		return false
 	case open[s], len(open) > maxDepth, s.form == formString,
-		s.max != unbounded, s.whole != unbounded, key && s.form == formFloat:
+		s.max != unbounded, s.maxEncoded != unbounded, key && s.form == formFloat:
 		return true
 	}
 	open[s] = true
 	defer delete(open, s)
-	if pickyWithin(s.key, open, true) || pickyWithin(s.elem, open, key) {
+	if refusable(s.key, open, true) || refusable(s.elem, open, key) {
 		return true
 	}
-	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
+	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return refusable(f.schema, open, key) })
 }
 
 // least returns the minimum size in bytes of an encoded value of s.
@@ -65,14 +65,14 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return endless // each element adds to the excess, and there may be any number of them
+			return maxTotal // each element adds to the excess, and there may be any number of them
 		}
 		return -memoryRatio
 	case formMap:
 		slot := int64(slotSize(s))
 		// A map that has just grown has 16/7 slots per entry.
 		if 3*slot+excess(s.key)+excess(s.elem) > 0 {
-			return endless
+			return maxTotal
 		}
 		return -memoryRatio + mapHeader + mapTable + mapSlots*slot
 	}
