@@ -288,7 +288,7 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 		config.KeepAlive = w.config.KeepAlive
 	}
 	config.Random = w.extended.Random(c.id)
-	config.Rate = c.allowance.Most()
+	config.Rate = c.allowance.MaxRate()
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
 	if err != nil {

@@ -194,7 +194,7 @@ func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []
 	}
 	var q *question
 	if number > 0 {
-		running := w.background.jobs.Of(&c.requests.running, c.party())
+		running := w.background.jobs.Running(&c.requests.running, c.party())
 		if c.requests.questions.Full() || running >= w.config.MaxRequests {
 			w.dropQuestion(c, a, m, number, drops.Requests)
 			return nil

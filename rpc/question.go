@@ -55,7 +55,7 @@ type background struct {
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	from := w.requestsOf(q.conn)
-	b.jobs.Begin(&from.running)
+	b.jobs.Start(&from.running)
 	b.count(1)
 	go func() {
 		defer b.count(-1)
@@ -72,7 +72,7 @@ func (b *background) finish(w *World, from *requests) {
 	// runs.
 	counted := make(chan struct{})
 	w.postUnlimited(func() {
-		b.jobs.Return(&from.running)
+		b.jobs.Done(&from.running)
 		close(counted)
 	})
 	select {

@@ -260,14 +260,14 @@ func (r *receiver) refusal(in *incoming, t topic) error {
 // writers returns the number of goroutines that are writing for the peer, on this connection and
 // on earlier connections of the same identity or, if the peer has no identity, the same address.
 func (r *receiver) writers() int {
-	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
+	return r.peer.streams.writing.Running(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
 // writerStarted counts the goroutine of a writer until writerDone is called.
-func (r *receiver) writerStarted() { r.peer.streams.writing.Begin(&r.writing) }
+func (r *receiver) writerStarted() { r.peer.streams.writing.Start(&r.writing) }
 
 // writerDone is called when the goroutine of a writer ends, which may be long after the connection.
-func (r *receiver) writerDone() { r.peer.streams.writing.Return(&r.writing) }
+func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {

@@ -19,9 +19,10 @@ type Pool struct {
 	floorUse map[Party]int64
 }
 
-// maxPartyShare is the share of floorBytes that all accounts of one party may use together.
-// It's enough for many machines that share a login. Without a limit, a hundred idle connections
-// from one client used up floorBytes, and nobody else could start a transfer.
+// maxPartyShare is the share of floorBytes that all accounts of one party may use together. It's
+// large, because many machines may share a login, but it leaves an eighth to others. Without a
+// limit, a hundred idle connections from one client could use up floorBytes, and nobody else could
+// start a transfer.
 const maxPartyShare = 7. / 8
 
 // NewPool returns a pool of the given size in bytes.
@@ -186,20 +187,21 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	defer a.mu.Unlock()
 	more := Sums{Held: n}
 	held := a.sums.Held + n
-	switch {
-	case a.closed:
+	if a.closed {
 		return false
-	case held <= a.sums.Promised:
+	}
+	if held <= a.sums.Promised {
 		a.sums.Held = held
 		return true
-	case held <= a.sums.Promised+a.terms.Early && a.tryAdd(more):
+	}
+	if held <= a.sums.Promised+a.terms.Early && a.tryAdd(more) {
 		return true
 	}
 	return awaited && a.tryReserve(more)
 }
 
-// HoldBeyond adds n bytes of content, even if the pool has run out. But if more than beyond
-// bytes would then be held without a promise, it changes nothing and returns false.
+// HoldBeyond adds n bytes of content, even if the pool has run out. If that would exceed the promises
+// by more than beyond bytes, it changes nothing and returns false.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -273,7 +275,7 @@ func (a *Account) tryReserve(more Sums) bool {
 	return true
 }
 
-// tryAdd adds to the sums and charges the pool, also for any bytes needed to fill the reserve.
+// tryAdd adds to the sums and charges the pool, including any bytes needed to fill the reserve.
 // If the pool can't spare that much, nothing changes. The caller holds mu.
 func (a *Account) tryAdd(more Sums) bool {
 	after := a.sums.plus(more)

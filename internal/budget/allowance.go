@@ -14,7 +14,7 @@ type Allowance struct {
 	part part       // the connection's part of the world's rate
 	turn time.Time  // when the world's rate allows us to send bulk; zero if we have no turn
 	open bool       // the last BookBulk allowed us to send, so the next Spend uses up the turn
-	held time.Time  // when we began to hold bulk back; zero if it isn't held back
+	held time.Time  // when bulk began to wait; zero if it isn't waiting
 }
 
 // NewAllowance returns the allowance of a connection. rate is the connection's own limit in
@@ -26,9 +26,9 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the lower of the connection's and the world's rate, in bytes per second, or 0 if
+// MaxRate returns the lower of the connection's and the world's rate, in bytes per second, or 0 if
 // there is no limit.
-func (a *Allowance) Most() (rate int) {
+func (a *Allowance) MaxRate() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {
 			rate = m.rate
@@ -62,12 +62,12 @@ func (a *Allowance) BookBulk(now time.Time) time.Duration {
 		}
 		wait = max(wait, min(max(a.world.bulk(now), a.turn.Sub(now)), a.part.bulk(now)))
 	}
-	switch {
-	case wait <= 0:
+	if wait <= 0 {
 		a.held = time.Time{}
 		a.open = true
 		return 0
-	case a.held.IsZero():
+	}
+	if a.held.IsZero() {
 		a.held = now
 	}
 	// Bulk never waits for longer than bulkPatience, even if play has used up the rate.
@@ -85,7 +85,7 @@ func (a *Allowance) Spend(now time.Time, size int) {
 		a.part.spend(now, size, a.open)
 	}
 	if !a.open {
-		// BookBulk hasn't allowed this datagram, so it doesn't use up our turn.
+		// BookBulk didn't allow this datagram, so it doesn't use up our turn.
 		return
 	}
 	a.turn = time.Time{}

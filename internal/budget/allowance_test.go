@@ -12,7 +12,7 @@ func TestTheSlowerRateCounts(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, row := range []struct{ own, world, most int }{{0, 0, 0}, {1000, 0, 1000}, {0, 1000, 1000}, {500, 1000, 500}, {1000, 500, 500}} {
 		a := NewAllowance(row.own, NewMeter(row.world))
-		require.Equal(t, row.most, a.Most())
+		require.Equal(t, row.most, a.MaxRate())
 		require.Equal(t, row.most > 0, a.Limited())
 		if row.most > 0 {
 			a.Spend(now, Floor+row.most)

@@ -12,9 +12,9 @@ type Bucket struct {
 	last   time.Time // when the latest call arrived and tokens was updated; zero before that
 }
 
-// Allow takes a token for a call and reports whether one was available. It uses the arrival
-// time, came, so calls that queued up behind a busy server are not treated as a burst. A call
-// that arrived before the previous one is treated as arriving with it.
+// Allow takes a token for a call and reports whether one was available. It uses came, the time when
+// the call arrived, so that calls that queued up behind a busy server aren't treated as a burst. A
+// call that arrived before the previous one is treated as arriving with it.
 //
 // If now is also earlier, the game's clock was set back. In that case, the bucket isn't
 // refilled, and restarts from the new time.
@@ -56,10 +56,10 @@ type methodCalls[M comparable] struct {
 	calls  int
 }
 
-// Count counts a call, and reports whether there have been more than most calls to m since the
+// Count counts a call, and reports whether there have been more than limit calls to m since the
 // actor's last update. An actor's update is the first Flush that comes at least period after the
 // previous update. flush is the number of the current Flush. UE: net.MaxRPCPerNetUpdate.
-func (t *Throttle[M]) Count(m M, most int, flush uint64, now time.Time, period time.Duration) (exceeds bool) {
+func (t *Throttle[M]) Count(m M, limit int, flush uint64, now time.Time, period time.Duration) (exceeds bool) {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back
 	if due && t.flush != flush {
@@ -73,5 +73,5 @@ func (t *Throttle[M]) Count(m M, most int, flush uint64, now time.Time, period t
 		t.counts = append(t.counts, methodCalls[M]{method: m})
 	}
 	t.counts[i].calls++
-	return t.counts[i].calls > most
+	return t.counts[i].calls > limit
 }

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Jobs counts the jobs that a world does for its connections and can't interrupt, such as
-// handlers that wait for a disk. A job may go on after its connection has ended. Then it counts
-// for the connection's party, so that a peer can't have more jobs running by reconnecting. The
-// zero Jobs has no jobs. It is safe for concurrent use.
+// Jobs counts the jobs that a world does for its connections and can't interrupt, such as handlers
+// that wait for a disk. A job that is still running when its connection ends counts for the
+// connection's party from then on, so that a peer can't run more jobs by reconnecting. The zero Jobs
+// has no jobs. It is safe for concurrent use.
 type Jobs struct {
-	mu   sync.Mutex
-	left map[Party]int // jobs of connections that have ended
+	mu    sync.Mutex
+	ended map[Party]int // jobs of connections that have ended
 }
 
 // A Party identifies a peer across all its connections, by its identity, or by its address if
@@ -30,11 +30,11 @@ type ConnJobs struct {
 	party   Party // the party to which the jobs are charged once the connection has ended
 }
 
-// Begin is called when a job begins.
-func (j *Jobs) Begin(c *ConnJobs) { j.add(c, 1) }
+// Start is called when a job starts.
+func (j *Jobs) Start(c *ConnJobs) { j.add(c, 1) }
 
-// Return is called when a job is done, perhaps after the connection has ended.
-func (j *Jobs) Return(c *ConnJobs) { j.add(c, -1) }
+// Done is called when a job has finished, perhaps after the connection has ended.
+func (j *Jobs) Done(c *ConnJobs) { j.add(c, -1) }
 
 // add adds n to the jobs of a connection.
 func (j *Jobs) add(c *ConnJobs, n int) {
@@ -42,7 +42,7 @@ func (j *Jobs) add(c *ConnJobs, n int) {
 	defer j.mu.Unlock()
 	c.running += n
 	if c.ended {
-		j.leave(c.party, n)
+		j.addEnded(c.party, n)
 	}
 }
 
@@ -53,28 +53,28 @@ func (j *Jobs) End(c *ConnJobs, party Party) {
 	if !c.ended {
 		c.ended = true
 		c.party = party
-		j.leave(party, c.running)
+		j.addEnded(party, c.running)
 	}
 }
 
-// leave adds n to the jobs of a party. The caller holds mu.
-func (j *Jobs) leave(party Party, n int) {
+// addEnded adds n to the jobs of a party. The caller holds mu.
+func (j *Jobs) addEnded(party Party, n int) {
 	if n == 0 {
 		return
 	}
-	if j.left == nil {
-		j.left = make(map[Party]int)
+	if j.ended == nil {
+		j.ended = make(map[Party]int)
 	}
-	j.left[party] += n
-	if j.left[party] == 0 {
-		delete(j.left, party)
+	j.ended[party] += n
+	if j.ended[party] == 0 {
+		delete(j.ended, party)
 	}
 }
 
-// Of returns the number of jobs that are running for a connection, including jobs of its
+// Running returns the number of jobs that are running for a connection, including jobs of its
 // party's ended connections.
-func (j *Jobs) Of(c *ConnJobs, party Party) int {
+func (j *Jobs) Running(c *ConnJobs, party Party) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return c.running + j.left[party]
+	return c.running + j.ended[party]
 }

@@ -6,9 +6,9 @@ import "sync"
 // connection reserves as much as its limit allows it to hold. So the sum can't exceed the
 // total, whatever the peers send. It is safe for concurrent use.
 type Memory struct {
-	total  int // bytes
-	least  int // bytes that Enter reserves for each connection
-	forUse int // bytes that only Grow may use: half of total, less the least of all connections
+	total    int // bytes
+	minimum  int // bytes that Enter reserves for each connection
+	growOnly int // bytes that only Grow may use: half of total, less the minimum of all connections
 
 	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
@@ -16,46 +16,46 @@ type Memory struct {
 }
 
 // NewMemory returns a Memory of total bytes for up to conns connections. Each connection begins
-// with least bytes.
-func NewMemory(total, least, conns int) *Memory {
-	m := &Memory{total: total, least: least, expected: conns}
-	m.forUse = (total - m.kept()) / 2
+// with minimum bytes.
+func NewMemory(total, minimum, conns int) *Memory {
+	m := &Memory{total: total, minimum: minimum, expected: conns}
+	m.growOnly = (total - m.kept()) / 2
 	return m
 }
 
-// Enter reserves least bytes for a new connection. It returns false if they aren't free.
+// Enter reserves the minimum for a new connection. It returns false if it isn't free.
 func (m *Memory) Enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.least > m.total-m.reserved {
+	if m.minimum > m.total-m.reserved {
 		return false
 	}
-	m.reserved += m.least
+	m.reserved += m.minimum
 	m.expected--
 	return true
 }
 
 // joinShare limits the bytes that Join adds to 1/16 of the free bytes. With the default Config,
 // the first connection gets its whole limit of 8 MiB. The 32nd gets 1.3 MiB, and the 100th gets
-// only 14 KiB more than the least.
+// only 14 KiB more than the minimum.
 const joinShare = 16
 
 // Join increases the reservation of a connection that has joined, up to limit, and returns the
 // new reservation. It adds no more than 1/joinShare of the free bytes.
 //
 // With Join, a first transfer can fill a long path right away. With Grow alone, that would take
-// two round trips. Join doesn't use the bytes in forUse, so connections can't reserve
+// two round trips. Join doesn't use the bytes in growOnly, so connections can't reserve
 // everything just by being there.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	free := m.total - m.reserved - m.kept() - m.forUse
-	more := min(limit-m.least, free/joinShare) &^ (1<<10 - 1)
+	free := m.total - m.reserved - m.kept() - m.growOnly
+	more := min(limit-m.minimum, free/joinShare) &^ (1<<10 - 1)
 	if more <= 0 {
-		return m.least
+		return m.minimum
 	}
 	m.reserved += more
-	return m.least + more
+	return m.minimum + more
 }
 
 // Grow multiplies a reservation of held bytes by four, up to limit, and returns the new
@@ -89,4 +89,4 @@ func (m *Memory) Reserved() int {
 }
 
 // kept returns the number of bytes that are kept for connections that may still enter.
-func (m *Memory) kept() int { return max(0, m.expected) * m.least }
+func (m *Memory) kept() int { return max(0, m.expected) * m.minimum }

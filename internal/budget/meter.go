@@ -1,6 +1,7 @@
 // Package budget divides a world's resources among its connections: the rate at which the world
 // may send, the memory for received reliable messages that have to wait, and the memory for
-// transfers in both directions. It also limits the rates of calls.
+// transfers in both directions. It also limits the rates of calls. "UE:" names the counterpart in
+// Unreal Engine, whose documentation then explains the purpose.
 package budget
 
 import (
@@ -9,8 +10,8 @@ import (
 )
 
 const (
-	// idleSavings is the time for which an idle meter saves up. UE: at most two ticks, 66 ms at
-	// 30 Hz.
+	// idleSavings is the time for which an idle meter saves up, so that a burst of one tick never
+	// waits. UE: at most two ticks, 66 ms at 30 Hz.
 	idleSavings = 66 * time.Millisecond
 
 	// Floor is the number of bytes that any meter can save up, however slow its rate. It's
@@ -22,9 +23,9 @@ const (
 	// rate. It's about one datagram.
 	turnBytes = 1300
 
-	// bulkPatience is the maximum time for which play can keep a connection from sending any
-	// bulk by using up a rate. After that, the connection may send a datagram, which may also
-	// contain acks for its own downloads.
+	// bulkPatience is the maximum time for which play can keep a connection from sending any bulk by
+	// using up a rate. After that, the connection may send a datagram, which may also contain acks
+	// for its own downloads. A second is short enough to keep the transfers on both sides alive.
 	bulkPatience = time.Second
 )
 

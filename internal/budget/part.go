@@ -6,21 +6,22 @@ import (
 )
 
 const (
-	// maxDebt is how far the world, or a connection's part, goes into debt. Anything more is
-	// forgiven. So after an hour of resends, it takes a second until the connection's unreliable
-	// data is sent again, and until others can use what it leaves.
+	// maxDebt is how far the world, or a connection's part, can go into debt. Anything more is
+	// forgiven, so even after an hour of resends it takes only about a second until the connection's
+	// unreliable data is sent again, and until others can use what it leaves.
 	maxDebt = time.Second
 
-	// usersWindow is the time after which a connection that sends nothing isn't in use any more.
+	// usersWindow is the time after which a connection that sends nothing no longer counts as in
+	// use. A connection in use sends several times a second, if only acks.
 	usersWindow = time.Second
 )
 
-// A part is one connection's equal part of the world's rate, which the others can't use up.
-// Before there were parts, a single connection with many resends, which always go through, could
-// use up the rate, and whatever has to wait was sent to nobody.
+// A part is one connection's equal part of the world's rate, which the others can't use up. Without
+// parts, a single connection with many resends, which never wait, could use up the rate, so that
+// data that does wait would be sent to nobody.
 //
-// As long as the world's savings cover what is sent, parts don't matter: everybody may use what
-// others leave, and isn't charged for it later. What is sent beyond the savings puts the world
+// As long as the world's savings cover what is sent, parts don't matter: every connection may use
+// what others leave, and isn't charged for it later. What is sent beyond the savings puts the world
 // into debt, and is charged to the part of the connection that sends it. While the world is in
 // debt, a connection only has to wait until its own part is out of debt.
 //
@@ -32,8 +33,8 @@ type part struct {
 }
 
 // spend counts bytes when the connection sends them, as Meter.spend does, and charges the part
-// with what the world's savings don't cover. Bulk is charged twice. So the world gets out of debt
-// even if all connections have bulk, and then bulk again gets only what play leaves.
+// with what the world's savings don't cover. Bulk is charged twice, so that the world gets out of
+// debt even if all connections have bulk, after which bulk gets only what play leaves.
 func (p *part) spend(now time.Time, size int, bulk bool) {
 	w := p.world
 	w.mu.Lock()
@@ -52,10 +53,11 @@ func (p *part) spend(now time.Time, size int, bulk bool) {
 	}
 }
 
-// charge adds to the debt what takes cost at the world's rate. The caller holds the world's lock.
+// charge adds bytes to the debt that take the time cost at the world's rate. The caller holds the
+// world's lock.
 func (p *part) charge(now time.Time, cost time.Duration) {
 	if debt := p.debt(now); debt <= maxDebt {
-		p.paid = now.Add(debt + p.time(cost))
+		p.paid = now.Add(debt + p.scaled(cost))
 	}
 }
 
@@ -63,15 +65,15 @@ func (p *part) charge(now time.Time, cost time.Duration) {
 // has saved up. The caller holds the world's lock.
 func (p *part) debt(now time.Time) time.Duration { return max(p.paid.Sub(now), -p.savings()) }
 
-// time returns the time that bytes take at the part's rate, if they take cost at the world's.
+// scaled returns the time that bytes take at the part's rate, if they take cost at the world's.
 // The caller holds the world's lock.
-func (p *part) time(cost time.Duration) time.Duration {
+func (p *part) scaled(cost time.Duration) time.Duration {
 	return cost * time.Duration(p.world.users.inUse())
 }
 
 // savings returns the time for which the part saves up, as a meter of its rate would. The
 // caller holds the world's lock.
-func (p *part) savings() time.Duration { return max(idleSavings, p.time(p.world.time(Floor))) }
+func (p *part) savings() time.Duration { return max(idleSavings, p.scaled(p.world.time(Floor))) }
 
 // play returns how long unreliable data must wait until the part covers it, if queued bytes are
 // sent first. A connection that is alone has no part besides the world's rate.
@@ -82,7 +84,7 @@ func (p *part) play(now time.Time, queued int) time.Duration {
 	if w.users.inUse() == 1 {
 		return math.MaxInt64
 	}
-	return max(0, p.debt(now)+p.time(w.time(queued)))
+	return max(0, p.debt(now)+p.scaled(w.time(queued)))
 }
 
 // bulk returns the same for bulk. Bulk has no part unless the world is in debt, because otherwise
@@ -97,12 +99,12 @@ func (p *part) bulk(now time.Time) time.Duration {
 	return max(0, p.debt(now)+p.savings()/2)
 }
 
-// users counts the connections in use: those that have sent something lately. It has no list of
-// them, and needn't be told when one ends.
+// users counts the connections in use, which are those that sent something in the current or the
+// previous window of usersWindow. It has no list of them, and needn't be told when one ends.
 type users struct {
 	window   uint64    // number of the current window of time, from 1
 	start    time.Time // when it began
-	current  int       // connections that have sent something in it
+	current  int       // connections that sent something in it
 	previous int       // the same for the window before
 }
 

@@ -9,34 +9,34 @@ import (
 // The content waits in memory for the next tick or for the peer's ack. A Stock is safe
 // for concurrent use.
 //
-// Each transfer may always hold least bytes. Beyond that, it may hold at most as many bytes as
-// are free. So n transfers that all want more end up with 1/(n+1) of the stock each, and the
-// same share is left for the next transfer. A few transfers aren't slowed down at all, and no
-// transfer has to wait for another to end.
+// Each transfer may always hold a minimum. Beyond that, it may hold at most as many bytes as are
+// free, so n transfers that all want more end up with 1/(n+1) of the stock each, and the same share
+// is left for the next transfer. That way a few transfers aren't slowed down at all, and no transfer
+// has to wait for another to end.
 //
 // Half of the stock is reserved for connections whose peers acknowledge what they receive.
-// Content that may not be sent yet can't use this half. A connection that holds more than its
-// peer has ever acknowledged gets only a small part of the free bytes, in addition to the least
-// of its transfers. So receivers that don't read or don't acknowledge leave most of the
-// reserved half to others.
+// Content that may not be sent yet can't use this half. A connection that holds more than its peer
+// has ever acknowledged gets only a small part of the free bytes, in addition to the minimum of its
+// transfers. Receivers that don't read or don't acknowledge therefore leave most of the reserved
+// half to others.
 type Stock struct {
-	most  int64        // bytes that all transfers may hold together, not counting least
-	least int64        // bytes that each transfer may always hold
-	used  atomic.Int64 // can be more than most
+	limit   int64        // bytes that all transfers may hold together, not counting their minimum
+	minimum int64        // bytes that each transfer may always hold
+	used    atomic.Int64 // can exceed limit
 }
 
-// NewStock returns a stock of most bytes. Each transfer may always hold least bytes.
-func NewStock(most, least int64) *Stock { return &Stock{most: most, least: least} }
+// NewStock returns a stock of limit bytes. Each transfer may always hold minimum bytes.
+func NewStock(limit, minimum int64) *Stock { return &Stock{limit: limit, minimum: minimum} }
 
 // Used returns the number of bytes that the transfers hold.
 func (s *Stock) Used() int64 { return s.used.Load() }
 
 // free returns the number of bytes that are left. It's never negative.
-func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
+func (s *Stock) free() int64 { return max(0, s.limit-s.used.Load()) }
 
 // kept returns the number of bytes reserved for connections whose peers acknowledge
 // what they receive.
-func (s *Stock) kept() int64 { return s.most / 2 }
+func (s *Stock) kept() int64 { return s.limit / 2 }
 
 // A StockAccount tracks one connection's share of the world's stock. It is safe for concurrent
 // use. Its lock is taken after all other locks.
@@ -59,16 +59,15 @@ func (s *StockAccount) Limit() int64 {
 	free := s.stock.free()
 	if free <= s.stock.kept() && !s.proven() {
 		// Only the reserved half is left, and this peer has yet to show that it acknowledges.
-		free /= newcomers
+		free /= newcomerShare
 	}
-	return max(s.stock.least, free)
+	return max(s.stock.minimum, free)
 }
 
-// newcomers is the number of connections with few acknowledged bytes that share half of
-// the reserved half. With this number, each connection of a crowd begins with more than
-// the least, and a hundred connections that never acknowledge anything leave a quarter of
-// the reserved half.
-const newcomers = 32
+// newcomerShare is the divisor of the free bytes for connections whose peers have yet to acknowledge
+// what we send. With this number, each connection of a crowd begins with more than the minimum,
+// and a hundred connections that never acknowledge anything leave a quarter of the reserved half.
+const newcomerShare = 32
 
 // Acked is called when the peer has acknowledged n bytes. The connection no longer
 // holds these bytes.
@@ -105,8 +104,8 @@ func (s *StockAccount) Close() {
 	}
 }
 
-// A Holding tracks one transfer's share of the stock. It counts the transfer's blocks from when
-// they are read until they are freed, on any goroutine.
+// A Holding tracks one transfer's share of the stock. It counts the transfer's blocks from when they
+// are read until they are freed, on any goroutine.
 type Holding struct {
 	account *StockAccount
 	bytes   atomic.Int64
@@ -121,8 +120,8 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 // Bytes returns the number of bytes that the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
-// Room reports whether another block may be read. mayLeave tells whether the receiver's credit
-// allows us to send the block at once.
+// Room reports whether another block may be read. mayLeave says whether the receiver's credit allows
+// us to send the block at once.
 func (h *Holding) Room(mayLeave bool) bool {
 	if mayLeave {
 		return h.Bytes() < h.account.Limit()

@@ -42,9 +42,9 @@ func TestWalkRefuses(t *testing.T) {
 		{"bytes of 2^32-1", sizeOf[[]byte], "c6ffffffff", "length is"},
 		{"cut header", sizeOf[[]byte], "c6ffff", "value is truncated"},
 		{"cut string", sizeOf[string], "a5616263", "length is 5 but only 3 bytes are left"},
-		{"nil for a struct", sizeOf[vector], "c0", "code 0xc0 where an array should be"},
-		{"nil for a struct in a slice", sizeOf[[]wide], "91c0", "element 0: it has code 0xc0"},
-		{"nil for a time", sizeOf[struct{ At time.Time }], "91c0", "At: it has code 0xc0 where a time"},
+		{"nil for a struct", sizeOf[vector], "c0", "code 0xc0 where an array is expected"},
+		{"nil for a struct in a slice", sizeOf[[]wide], "91c0", "element 0: has code 0xc0"},
+		{"nil for a time", sizeOf[struct{ At time.Time }], "91c0", "At: has code 0xc0 where a time"},
 		{"nil for a number", sizeOf[int], "c0", "where an integer should be"},
 		{"nil for a string", sizeOf[string], "c0", "where a string should be"},
 		{"map for a struct", sizeOf[vector], "80", "where an array should be"},
@@ -69,9 +69,9 @@ func TestWalkRefuses(t *testing.T) {
 		{"unused code", sizeOf[int], "c1", "code 0xc1"},
 		{"string key of another kind", sizeOf[map[string]int], "810101", "where a string should be"},
 		{"time of 11 bytes", sizeOf[struct{ At time.Time }], "91c70bff000000000000000000000000", "not a time"},
-		{"number for a list", sizeOf[[]int], "0000", "code 0x00 where an array should be"},
-		{"number in a struct with a bound", sizeOf[heavy], "9201a0", "A: it has code 0x01"},
-		{"field in field", sizeOf[[]named], "91920100", "element 0: Name: it has code 0x00"},
+		{"number for a list", sizeOf[[]int], "0000", "code 0x00 where an array is expected"},
+		{"number in a struct with a bound", sizeOf[heavy], "9201a0", "A: has code 0x01"},
+		{"field in field", sizeOf[[]named], "91920100", "element 0: Name: has code 0x00"},
 	} {
 		payload, err := hex.DecodeString(test.hex)
 		require.NoError(t, err)
