@@ -146,7 +146,7 @@ func (w *World) verifySource(addr net.Addr, crowded bool) bool {
 	runtime.Gosched()
 	cause, why := logs.Retry, "handshakes have reached Config.RetryAbove"
 	if crowded {
-		cause, why = logs.Household, "several clients at this address began a handshake without proving it"
+		cause, why = logs.SharedAddress, "several clients at this address began a handshake without proving it"
 	}
 	w.logs.Stranger(cause, "new clients must prove their address",
 		"addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "why", why)
@@ -155,7 +155,7 @@ func (w *World) verifySource(addr net.Addr, crowded bool) bool {
 
 // logUnproven logs that paths has dropped a QUIC packet.
 func (w *World) logUnproven(to net.Addr) {
-	w.logs.Stranger(logs.Unproven, "QUIC packets dropped: no client has proven this address",
+	w.logs.Stranger(logs.Unverified, "QUIC packets dropped: no client has proven this address",
 		"addr", to)
 }
 

@@ -91,7 +91,7 @@ func TestDebugRecordsByCategory(t *testing.T) {
 			}
 			require.Contains(t, strings.Join(got, ""), want)
 		}
-		require.ErrorContains(t, n.server.SetLogLevel(slog.LevelDebug, "nonsense"), "no log category")
+		require.ErrorContains(t, n.server.SetLogLevel(slog.LevelDebug, "nonsense"), "unknown log category")
 	})
 }
 

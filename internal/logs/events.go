@@ -2,8 +2,8 @@ package logs
 
 import "fmt"
 
-// These methods log records at Debug, each in its category. conn, actor and rpc are the
-// connection, actor and RPC in the record. They are formatted only if the record is written.
+// These methods log records at Debug, each in its category. conn, actor and rpc are the connection,
+// actor and RPC in the record, which are formatted only if the record is written.
 
 // Call describes a call that was sent or received.
 type Call struct {
@@ -18,11 +18,11 @@ type Call struct {
 // the channel's reliable buffer and the buffer's size in entries. UE: net.Reliable.Debug,
 // LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
-	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
+	if log := s.debugWhen(c.Entries > 1, Partial); log != nil {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel,
 			"bytes", c.Bytes, "entries", c.Entries)
 	}
-	if log := s.debugIf(c.Reliable, Reliable); log != nil {
+	if log := s.debugWhen(c.Reliable, Reliable); log != nil {
 		out, slots := buffer()
 		log.Debug("sent", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel,
 			"bytes", c.Bytes, "entries", c.Entries, "out", out, "slots", slots)
@@ -31,10 +31,10 @@ func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 
 // Received logs a call from the peer that is about to run or to be refused.
 func (s *Set) Received(c Call, actor any) {
-	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
-		log.Debug("put together", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
+	if log := s.debugWhen(c.Entries > 1, Partial); log != nil {
+		log.Debug("reassembled", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
 	}
-	if log := s.debugIf(c.Reliable, Reliable); log != nil {
+	if log := s.debugWhen(c.Reliable, Reliable); log != nil {
 		log.Debug("received", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
 	}
 }
@@ -60,10 +60,10 @@ func (s *Set) Actor(of Category, what string, conn, actor any) {
 	}
 }
 
-// Updates logs the number of state bytes a Flush has sent, the number of actors still
-// waiting, and whether the pace held some back.
+// Updates logs the number of state bytes that a Flush sent, the number of actors that are still
+// waiting, and whether their pace delayed some.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
-	if log := s.debugIf(bytes > 0 || held, Rep); log != nil {
+	if log := s.debugWhen(bytes > 0 || held, Rep); log != nil {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// every is how far apart two warnings are at least that pass a [Gate].
-const every = time.Second
+// minInterval is the minimum time between two warnings that pass a [Gate]. A person can still read
+// one warning a second.
+const minInterval = time.Second
 
 // A Gate is a rate limiter for warnings. It passes one a second and counts all others. The zero
 // Gate is ready to use. It is not safe for concurrent use.
@@ -16,10 +17,10 @@ type Gate struct {
 	hidden int       // warnings since then
 }
 
-// Pass decides whether a warning may be logged now. If so, hidden is how many were not since the
-// last one that was.
+// Pass decides whether a warning may be logged now. If so, hidden is the number of warnings since
+// the last logged one that were not logged. Otherwise Pass counts this one as hidden.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
-	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
+	if !g.last.IsZero() && now.Sub(g.last) < minInterval && !now.Before(g.last) {
 		g.hidden++
 		return 0, false
 	}
@@ -29,7 +30,7 @@ func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	return hidden, true
 }
 
-// Gates holds gates by key, which are made as needed.
+// Gates holds gates by key, and creates them as needed.
 type Gates[K comparable] map[K]Gate
 
 // Pass is [Gate.Pass] of the key's gate.
@@ -44,20 +45,20 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 type Cause uint8
 
 const (
-	Retry     Cause = iota // a client must prove its address
-	Household              // the same, because several clients at the address have begun
-	Refused                // there is no room for a client
-	Failed                 // a client does not join
-	Login                  // a client's token is refused
-	Unproven               // a packet would be sent to an address that belongs to no client
-	causes
+	Retry         Cause = iota // a client must prove its address
+	SharedAddress              // the same, because several clients have begun at its address
+	Refused                    // there is no room for a client
+	Failed                     // a client fails to join
+	Login                      // a client's token is refused
+	Unverified                 // a packet would be sent to an address that belongs to no client
+	numCauses
 )
 
-// strangers limits the records that clients can cause, so that they can't fill a disk.
-type strangers struct {
-	mu     sync.Mutex    // guards the fields below; locked last
-	gates  [causes]Gate  // for clients that haven't joined
-	guests [deeds]guests // for clients that have
+// recordLimits limits the records that clients can cause, so that they can't fill a disk.
+type recordLimits struct {
+	mu       sync.Mutex                 // guards the fields below; locked last
+	unjoined [numCauses]Gate            // for clients that haven't joined
+	joined   [numActivities]minuteLimit // for clients that have
 }
 
 // Stranger logs what a client that hasn't joined did. The record is a warning, unless honest
@@ -65,55 +66,55 @@ type strangers struct {
 // only counts this one. It may be called concurrently.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
-	if of == Household {
+	if of == SharedAddress {
 		level = slog.LevelInfo
 	}
-	s.bounded(s.strangers.gates[of].Pass, level, message, args)
+	s.logLimited(s.limits.unjoined[of].Pass, level, message, args)
 }
 
-// A Deed is something that clients that have joined can do again and again, and for which a world
+// An Activity is something that clients that have joined can do repeatedly, and for which a world
 // logs a record each time.
-type Deed uint8
+type Activity uint8
 
 const (
-	Joined   Deed = iota // a client has joined
-	Left                 // the client's connection has ended
-	Violated             // the client broke a rule
-	Carried              // the client's sealed carrier has changed its state or has ended
-	deeds
+	Joined         Activity = iota // a client has joined
+	Left                           // the client's connection has ended
+	Violated                       // the client broke a rule
+	CarrierChanged                 // the client's sealed carrier has changed its state or has ended
+	numActivities
 )
 
 const (
-	// guestLines is how many records of a deed may be logged for one party in a minute, and
-	// allLines is how many for all parties. That is enough for the clients of a server that
+	// partyLimit is the maximum number of records of an activity for one party in a minute, and
+	// totalLimit the maximum for all parties. That is enough for the clients of a server that
 	// restarts, and too few to fill a disk.
-	guestLines = 20
-	allLines   = 300
+	partyLimit = 20
+	totalLimit = 300
 )
 
-// guests limits the records of one deed by counting them in each minute. The zero guests is ready
-// to use.
-type guests struct {
-	start  time.Time   // of the current minute
-	lines  int         // records logged in the minute
-	of     map[any]int // records logged in the minute, by party
-	hidden int         // records not logged since the last one that was
+// A minuteLimit limits the records of one activity by counting them in each minute. The zero
+// minuteLimit is ready to use.
+type minuteLimit struct {
+	start   time.Time   // of the current minute
+	total   int         // records logged in the minute
+	byParty map[any]int // records logged in the minute, by party
+	hidden  int         // records not logged since the last one that was
 }
 
-// pass decides whether a record about a party may be logged now. If so, hidden is how many were
-// not since the last one that was.
-func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
+// pass decides whether a record about a party may be logged now, and counts it. If it may, hidden is
+// the number of records since the last logged one that were not logged.
+func (g *minuteLimit) pass(party any, now time.Time) (hidden int, ok bool) {
 	if since := now.Sub(g.start); since >= time.Minute || since < 0 {
 		g.start = now
-		g.lines = 0
-		g.of = make(map[any]int)
+		g.total = 0
+		g.byParty = make(map[any]int)
 	}
-	if g.lines >= allLines || g.of[party] >= guestLines {
+	if g.total >= totalLimit || g.byParty[party] >= partyLimit {
 		g.hidden++
 		return 0, false
 	}
-	g.lines++
-	g.of[party]++
+	g.total++
+	g.byParty[party]++
 	hidden = g.hidden
 	g.hidden = 0
 	return hidden, true

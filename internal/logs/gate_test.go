@@ -36,26 +36,26 @@ func TestGatesAreApart(t *testing.T) {
 // TestGuests: a party that does something again and again has few records in a minute and leaves
 // others theirs, and all have no more than fit a disk. Records that are not written are counted.
 func TestGuests(t *testing.T) {
-	var g guests
+	var g minuteLimit
 	now := time.Unix(1000, 0)
 	pass := func(party any) string {
 		hidden, ok := g.pass(party, now)
 		return fmt.Sprint(hidden, ok)
 	}
-	for range guestLines {
+	for range partyLimit {
 		require.Equal(t, "0 true", pass("a"))
 	}
 	for range 5 {
 		require.Equal(t, "0 false", pass("a"))
 	}
 	require.Equal(t, "5 true", pass("b"))
-	for i := range 2 * allLines {
+	for i := range 2 * totalLimit {
 		pass(i)
 	}
-	require.Equal(t, allLines, g.lines)
-	require.Len(t, g.of, allLines-guestLines+1)
+	require.Equal(t, totalLimit, g.total)
+	require.Len(t, g.byParty, totalLimit-partyLimit+1)
 	now = now.Add(time.Minute)
-	require.Equal(t, fmt.Sprint(allLines+guestLines+1, " true"), pass("a"))
+	require.Equal(t, fmt.Sprint(totalLimit+partyLimit+1, " true"), pass("a"))
 	now = now.Add(-time.Hour)
 	require.Equal(t, "0 true", pass("a"), "the clock was set back")
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A Category is the subject of a log record. Each category can have a level of its own.
+// A Category is the subject of a log record. Each category can have its own level.
 type Category uint8
 
-// The categories, with Unreal's equivalents.
+// These are the categories. "UE:" names the log category or command of Unreal Engine that shows the same.
 const (
 	Handshake Category = iota // messages of the handshake. UE: LogHandshake, LogNet
 	Channel                   // channels of actors open and close. UE: LogNetTraffic
@@ -21,30 +21,30 @@ const (
 	Reliable                  // reliable calls, and what fills their buffers. UE: net.Reliable.Debug
 	Rep                       // updates of states. UE: LogRep, LogRepTraffic
 	Relevancy                 // actors become relevant or irrelevant
-	Dormancy                  // actors fall asleep and wake. UE: LogNetDormancy
-	categories
+	Dormancy                  // actors go dormant and wake. UE: LogNetDormancy
+	numCategories
 )
 
-// names holds the names of the categories.
-var names = [categories]string{
+// categoryNames holds the names of the categories.
+var categoryNames = [numCategories]string{
 	"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy",
 }
 
 // A Set is the logger of a world, with one more logger for each category. Its methods may be
 // called concurrently.
 type Set struct {
-	All *slog.Logger             // for records without a category
-	of  [categories]*slog.Logger // by category
+	All *slog.Logger                // for records without a category
+	of  [numCategories]*slog.Logger // by category
 
 	// Levels, which may change at any time.
-	level  *slog.LevelVar       // of all records; shared with the caller of New
-	levels [categories]ownLevel // of each category
+	level  *slog.LevelVar               // of all records; shared with the caller of New
+	levels [numCategories]categoryLevel // of each category
 
-	strangers strangers // limits the records that clients can cause
+	limits recordLimits // limits the records that clients can cause
 }
 
-// An ownLevel is the level that SetLevel has given to a category, if any.
-type ownLevel struct {
+// A categoryLevel is the level that SetLevel has given to a category, if any.
+type categoryLevel struct {
 	level slog.LevelVar
 	set   atomic.Bool // if false, Set.level applies
 }
@@ -58,14 +58,14 @@ func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	}
 	s := &Set{All: slog.New(leveled{handler, level, nil}), level: level}
 	for c := range s.of {
-		attr := []slog.Attr{slog.String("category", names[c])}
+		attr := []slog.Attr{slog.String("category", categoryNames[c])}
 		s.of[c] = slog.New(leveled{handler.WithAttrs(attr), level, &s.levels[c]})
 	}
 	return s
 }
 
-// Debug returns the logger of a category, or nil if records at Debug are off, so that the caller
-// need not format them.
+// Debug returns the logger of a category, or nil if its records at Debug are off, so that the caller
+// needn't format them.
 func (s *Set) Debug(c Category) *slog.Logger {
 	if log := s.of[c]; log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -73,9 +73,9 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
-// debugIf is Debug, but returns nil right away unless worth is true. Most calls aren't worth a
-// record, and it is cheaper to check that first than to ask the handler for its level.
-func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
+// debugWhen is Debug, but returns nil immediately unless worth is true. Most calls aren't worth a
+// record, and checking that first is cheaper than asking the handler for its level.
+func (s *Set) debugWhen(worth bool, c Category) *slog.Logger {
 	if !worth {
 		return nil
 	}
@@ -92,21 +92,21 @@ func (s *Set) Failed(rpc fmt.Stringer, err error) {
 
 // Guest logs what a client that has joined did. If its party has used up its records of this kind
 // for the minute, or all clients together have, Guest only counts the record.
-func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
+func (s *Set) Guest(level slog.Level, of Activity, party any, message string, args ...any) {
 	pass := func(now time.Time) (hidden int, ok bool) {
-		return s.strangers.guests[of].pass(party, now)
+		return s.limits.joined[of].pass(party, now)
 	}
-	s.bounded(pass, level, message, args)
+	s.logLimited(pass, level, message, args)
 }
 
-// bounded logs a record if pass allows it. The record also says how many have been hidden since the
+// logLimited logs a record if pass allows it. The record also says how many were hidden since the
 // last one, if any.
-func (s *Set) bounded(
+func (s *Set) logLimited(
 	pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any,
 ) {
-	s.strangers.mu.Lock()
+	s.limits.mu.Lock()
 	hidden, ok := pass(time.Now())
-	s.strangers.mu.Unlock()
+	s.limits.mu.Unlock()
 	if !ok {
 		return
 	}
@@ -120,12 +120,12 @@ func (s *Set) bounded(
 // records, except those of categories whose own level was set.
 func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	for _, name := range of {
-		if !slices.Contains(names[:], name) {
-			return fmt.Errorf("rpc: no log category is called %q: there are %s", name, strings.Join(names[:], ", "))
+		if !slices.Contains(categoryNames[:], name) {
+			return fmt.Errorf("rpc: unknown log category %q: use %s", name, strings.Join(categoryNames[:], ", "))
 		}
 	}
 	for _, name := range of {
-		c := &s.levels[slices.Index(names[:], name)]
+		c := &s.levels[slices.Index(categoryNames[:], name)]
 		c.level.Set(level)
 		c.set.Store(true)
 	}
@@ -139,25 +139,25 @@ func (s *Set) SetLevel(level slog.Level, of ...string) error {
 // records get to Handler, or level if the category has none.
 type leveled struct {
 	slog.Handler
-	level *slog.LevelVar
-	own   *ownLevel // nil if there is no category
+	level    *slog.LevelVar
+	category *categoryLevel // nil if there is no category
 }
 
 // Enabled implements slog.Handler.
 func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {
-	least := h.level.Level()
-	if h.own != nil && h.own.set.Load() {
-		least = h.own.level.Level()
+	minimum := h.level.Level()
+	if h.category != nil && h.category.set.Load() {
+		minimum = h.category.level.Level()
 	}
-	return level >= least && h.Handler.Enabled(ctx, level)
+	return level >= minimum && h.Handler.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
 func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return leveled{h.Handler.WithAttrs(attrs), h.level, h.own}
+	return leveled{h.Handler.WithAttrs(attrs), h.level, h.category}
 }
 
 // WithGroup implements slog.Handler.
 func (h leveled) WithGroup(name string) slog.Handler {
-	return leveled{h.Handler.WithGroup(name), h.level, h.own}
+	return leveled{h.Handler.WithGroup(name), h.level, h.category}
 }

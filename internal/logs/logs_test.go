@@ -50,9 +50,9 @@ func TestLevels(t *testing.T) {
 	level := new(slog.LevelVar)
 	s := New(slog.New(slog.NewTextHandler(new(strings.Builder), &slog.HandlerOptions{Level: slog.LevelDebug})), level)
 	on := func() (list []string) {
-		for c := range categories {
+		for c := range numCategories {
 			if s.Debug(c) != nil {
-				list = append(list, names[c])
+				list = append(list, categoryNames[c])
 			}
 		}
 		return list
@@ -62,10 +62,10 @@ func TestLevels(t *testing.T) {
 	require.Equal(t, []string{"partial", "rep"}, on())
 	require.False(t, s.All.Enabled(t.Context(), slog.LevelDebug), "nothing else")
 	require.NoError(t, s.SetLevel(slog.LevelDebug))
-	require.Len(t, on(), int(categories))
+	require.Len(t, on(), int(numCategories))
 	require.NoError(t, s.SetLevel(slog.LevelInfo, "rep"))
 	require.NotContains(t, on(), "rep")
-	require.ErrorContains(t, s.SetLevel(slog.LevelDebug, "channel", "wrong"), `"wrong": there are handshake, channel,`)
+	require.ErrorContains(t, s.SetLevel(slog.LevelDebug, "channel", "wrong"), `"wrong": use handshake, channel,`)
 	require.Nil(t, New(nil, level).Debug(Channel))
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Debug(Rep) }))
 }
