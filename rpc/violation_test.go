@@ -198,7 +198,7 @@ func TestDroppedCallsAreCounted(t *testing.T) {
 		require.Empty(t, n.server.take())
 		require.EqualValues(t, 5, n.conns[0].Stats().Drops.NotOwner)
 		require.Equal(t, 1, strings.Count(log.String(), "call dropped"), "one warning a second:\n%s", &log)
-		require.Regexp(t, `conn\.id=1 rpc=Hero\.Fire reason="the caller does not own the actor" more=0 channel=\d+ owner=nobody`, log.String())
+		require.Regexp(t, `conn\.id=1 rpc=Hero\.Fire reason="caller does not own the actor" more=0 channel=\d+ owner=nobody`, log.String())
 
 		require.NoError(t, n.server.SetOwner(a, n.conns[0]))
 		n.tick(3)
@@ -208,7 +208,7 @@ func TestDroppedCallsAreCounted(t *testing.T) {
 		n.tick(3)
 		require.Equal(t, []string{"spam", "spam", "spam"}, n.server.take())
 		require.EqualValues(t, 7, n.conns[0].Stats().Drops.RateLimited)
-		require.Contains(t, log.String(), `rpc=Hero.Spam reason="over the method's RateLimit" more=0 limit=RateLimit(3)`)
+		require.Contains(t, log.String(), `rpc=Hero.Spam reason="method exceeds its RateLimit" more=0 limit=RateLimit(3)`)
 		time.Sleep(time.Second)
 		require.NoError(t, spam.Call(mirror, 1))
 		n.tick(3)

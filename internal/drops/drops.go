@@ -1,5 +1,5 @@
-// Package drops counts the calls and messages that a connection drops, by reason: received
-// ones that it does not run and outgoing ones that it does not send.
+// Package drops counts, by reason, the calls and messages that a connection drops: received ones
+// that it doesn't run and outgoing ones that it doesn't send.
 package drops
 
 import (
@@ -34,13 +34,13 @@ const (
 )
 
 var texts = [reasons]string{
-	NotOwner:    "the caller does not own the actor",
-	RateLimited: "over the method's RateLimit",
-	Unbound:     "no handler is bound",
-	Invalid:     "Validate refused the argument",
-	Ended:       "the connection has ended",
-	Blocked:     "more of its method than rpc.Config.DoS lets run",
-	Requests:    "as many requests wait for an answer of this side as Config.MaxRequests allows",
+	NotOwner:    "caller does not own the actor",
+	RateLimited: "method exceeds its RateLimit",
+	Unbound:     "method has no handler",
+	Invalid:     "Validate returned an error for the argument",
+	Ended:       "connection ended",
+	Blocked:     "method exceeds the limits of Config.DoS",
+	Requests:    "unanswered requests have reached Config.MaxRequests",
 }
 
 // String returns the reason's text in a warning, or "" if no warning has that reason.
@@ -64,8 +64,8 @@ func (c *Counters) Add(r Reason, n int) { c.counts[r].Add(uint64(n)) }
 // Of returns the number of drops for a reason.
 func (c *Counters) Of(r Reason) uint64 { return c.counts[r].Load() }
 
-// Pass counts one drop and reports whether to log a warning. It allows one warning a second
-// for each reason. hidden is the number of drops since the last warning that were not logged.
+// Pass counts one drop and reports whether to log a warning, which it allows once a second for each
+// reason. hidden is the number of drops since the last warning that were not logged.
 func (c *Counters) Pass(r Reason, now time.Time) (hidden int, ok bool) {
 	c.Add(r, 1)
 	return c.gates[r].Pass(now)

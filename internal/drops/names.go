@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// mostNames is the maximum number of names Names.String lists. It keeps log lines short.
-const mostNames = 5
+// maxNames is the maximum number of names that Names.String lists. It keeps log lines short.
+const maxNames = 5
 
 // Names counts dropped messages by name. It has at most as many keys as the game has declared
 // calls and states.
@@ -22,10 +22,10 @@ func (n Names) String() string {
 		return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(a, b))
 	})
 	var texts []string
-	for _, name := range names[:min(len(names), mostNames)] {
+	for _, name := range names[:min(len(names), maxNames)] {
 		texts = append(texts, fmt.Sprintf("%d × %s", n[name], name))
 	}
-	if more := len(names) - mostNames; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d others", more))
 	}
 	return strings.Join(texts, ", ")

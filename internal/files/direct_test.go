@@ -49,7 +49,7 @@ func TestDirectThatIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	d, err := CreateDirect(path)
 	require.NoError(t, err)
-	require.True(t, d.hold())
+	require.True(t, d.takeBuffer())
 	crooked := (*d.pending)[1:1]
 	d.pending = &crooked
 	data := bytes.Repeat([]byte("saved"), directBytes/2)
@@ -80,12 +80,12 @@ func TestDirectFails(t *testing.T) {
 	require.Nil(t, d.pending)
 }
 
-// Files beyond mostPending hold no memory: they are written at once, to the
+// Files beyond maxBuffers hold no memory: they are written at once, to the
 // cache, and are complete as well.
 func TestManyDirect(t *testing.T) {
 	folder := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))
-	many, data := make([]*Direct, mostPending+5), make([][]byte, mostPending+5)
+	many, data := make([]*Direct, maxBuffers+5), make([][]byte, maxBuffers+5)
 	for i := range many {
 		var err error
 		many[i], err = CreateDirect(filepath.Join(folder, strconv.Itoa(i)))
@@ -108,14 +108,14 @@ func TestManyDirect(t *testing.T) {
 				held++
 			}
 		}
-		require.LessOrEqual(t, held, mostPending)
+		require.LessOrEqual(t, held, maxBuffers)
 	}
 	for i, d := range many {
 		require.NoError(t, d.Sync())
 		require.NoError(t, d.Close())
 		requireFile(t, filepath.Join(folder, strconv.Itoa(i)), data[i])
 	}
-	require.Zero(t, pendingNow.Load())
+	require.Zero(t, buffersInUse.Load())
 }
 
 func requireFile(t *testing.T, path string, data []byte) {

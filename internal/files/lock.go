@@ -15,25 +15,33 @@ import (
 var ErrLocked = errors.New("another process holds the lock")
 
 // TryLock locks an open file until it is closed or the process ends in any way. It fails with
-// [ErrLocked] if the file is already locked. If lock files are ever removed, every holder
-// must check [Stands]. Otherwise two processes could lock two files with the same name.
+// [ErrLocked] if the file is already locked. If lock files are ever removed, every holder must check
+// [Stands], because otherwise two processes could lock two files with the same name.
 func TryLock(f *os.File) error { return tryLock(f.Fd()) }
 
-// leastPatience is the minimum time for which Lock tries. A program that starts another one
-// shares its open files with it until the other one is loaded. So a lock that the program has
-// just released may still be held.
-const leastPatience = 200 * time.Millisecond
+// minPatience is the minimum time for which Lock tries. A program that starts another one shares its
+// open files with it until the other one has been loaded, so a lock that the program just released
+// may still be held.
+const minPatience = 200 * time.Millisecond
 
-// Lock opens and locks the file at path. It creates the file if it is missing. It tries for
+// lockInterval is the time between two attempts of Lock. It's unnoticeable to a person, and an
+// attempt costs next to nothing.
+const lockInterval = 20 * time.Millisecond
+
+// Lock opens and locks the file at path, which it creates if it is missing. It gives up after
 // patience. The caller must close the file.
 func Lock(path string, patience time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(max(patience, leastPatience))
-	for err = TryLock(f); errors.Is(err, ErrLocked) && time.Now().Before(deadline); err = TryLock(f) {
-		time.Sleep(20 * time.Millisecond)
+	deadline := time.Now().Add(max(patience, minPatience))
+	for {
+		err = TryLock(f)
+		if !errors.Is(err, ErrLocked) || !time.Now().Before(deadline) {
+			break
+		}
+		time.Sleep(lockInterval)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a byte far beyond the end of the file, because nobody else can read a locked
-// byte.
+// tryLock locks a byte far beyond the end of the file, because a locked byte can't be read by other
+// processes.
 func tryLock(fd uintptr) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(fd), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1 << 30})

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Replace makes path a file with these bytes, readable by its owner alone. It is atomic:
-// after a crash, path is the old file or the new one.
+// Replace makes path a file with these bytes that only its owner can read. It is atomic: after a
+// crash, path is either the old file or the new one.
 func Replace(path string, data []byte) error {
 	made, err := WriteBeside(path, data)
 	if err != nil {
@@ -19,8 +19,8 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// WriteBeside creates a file with these bytes, readable by its owner alone, in the folder of
-// path. It returns the file's name. The bytes are then durable, but the name is not.
+// WriteBeside creates a file with these bytes that only its owner can read, in the folder of path,
+// and returns the file's name. The bytes are then durable, but the name is not.
 func WriteBeside(path string, data []byte) (made string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {

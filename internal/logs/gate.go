@@ -98,7 +98,7 @@ type minuteLimit struct {
 	start   time.Time   // of the current minute
 	total   int         // records logged in the minute
 	byParty map[any]int // records logged in the minute, by party
-	hidden  int         // records not logged since the last one that was
+	hidden  int         // number of records that were not logged since the last one that was
 }
 
 // pass decides whether a record about a party may be logged now, and counts it. If it may, hidden is

@@ -1,5 +1,5 @@
-// Package pages shares memory for bulk among all connections, in pages of the size of a bulk
-// message. That is half the size of the largest message. The garbage collector frees unused
+// Package pages shares memory for bulk (transfers) among all connections, in pages of the size of a
+// bulk message, which is half the size of the largest message. The garbage collector frees unused
 // pages.
 package pages
 
@@ -11,6 +11,7 @@ const Size = 32 << 10
 // A Page is memory for the exclusive use of the caller of Take.
 type Page [Size]byte
 
+// spare holds the pages that nobody is using.
 var spare = sync.Pool{New: func() any { return new(Page) }}
 
 // Take returns a page with arbitrary content. Like Give, it is safe for concurrent use.
