@@ -84,7 +84,7 @@ func TestActorsDoNotTravel(t *testing.T) {
 		func() { ServerRequest[None, *Actor](class, "D") },
 	} {
 		func() {
-			defer func() { require.Contains(t, recover(), "an Actor does not travel: use a Ref") }()
+			defer func() { require.Contains(t, recover(), "an Actor cannot be sent: use a Ref") }()
 			declare()
 		}()
 	}

@@ -15,20 +15,20 @@ package clock
 import "time"
 
 const (
-	// drift says how fast bounds go stale: they widen by 1/drift of their age. 500 ppm is the
-	// fastest that a kernel slews a clock (adjtime). Quartz is off by at most 100 ppm.
-	drift = 2000
-	// memory is how long we collect exchanges before we begin afresh. The collection is dropped
-	// at the end of the following period. This is for a peer's clock that steps by less than a
-	// round trip: it contradicts no bound, so we notice the step only once the older exchanges
-	// are gone.
-	memory = 8 * time.Second
-	// convincing is how many exchanges in a row must contradict the estimate until we replace
-	// it, each in agreement with the one before. A single one may be a mistake, and a peer that
-	// lies needs this many round trips.
-	convincing = 3
-	// settled is how many exchanges it takes until jitter hardly moves the estimate.
-	settled = 10
+	// driftDivisor says how fast bounds go stale: they widen by 1/driftDivisor of their age, or 500
+	// ppm. That is the fastest that a kernel slews a clock (adjtime), while quartz is off by at most
+	// 100 ppm.
+	driftDivisor = 2000
+	// period is how long we collect exchanges before we start over. A collection is dropped at the
+	// end of the following period. This is for a peer's clock that steps by less than a round trip:
+	// since that contradicts no bound, we notice the step only once the older exchanges are gone.
+	period = 8 * time.Second
+	// convincingRun is the number of exchanges in a row that must contradict the estimate before we
+	// replace it, each in agreement with the one before. A single one may be a mistake, and a peer
+	// that lies needs this many round trips.
+	convincingRun = 3
+	// settledSamples is the number of exchanges after which jitter hardly moves the estimate.
+	settledSamples = 10
 	// slack is the error of an arrival time: 16 µs at either end, and the time from reading the
 	// clock to sending the packet.
 	slack = 50 * time.Microsecond
@@ -51,12 +51,12 @@ type Sample struct {
 	Peer int64
 }
 
-// sound reports whether the sample can be true. It cannot if the answer arrived before the question
+// isPlausible reports whether the sample can be true. It can't if the answer arrived before the question
 // was sent, if the peer held the question for a negative time or for longer than we waited, or if
 // the peer's time is beyond Farthest.
-func (s Sample) sound() bool {
+func (s Sample) isPlausible() bool {
 	trip := s.Answered - s.Asked
-	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/drift+slack &&
+	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/driftDivisor+slack &&
 		-Farthest <= s.Peer && s.Peer <= Farthest
 }
 
@@ -64,9 +64,9 @@ func (s Sample) sound() bool {
 func (s Sample) span() span {
 	held := min(s.Held, s.Answered-s.Asked)
 	return span{
-		least: s.Peer - int64(s.Answered) - int64(slack),
-		most:  s.Peer - int64(held) - int64(s.Asked) + int64(slack),
-		at:    s.Answered,
+		low:  s.Peer - int64(s.Answered) - int64(slack),
+		high: s.Peer - int64(held) - int64(s.Asked) + int64(slack),
+		at:   s.Answered,
 	}
 }
 
@@ -74,36 +74,36 @@ func (s Sample) span() span {
 // concurrent use.
 type Clock struct {
 	// The estimate.
-	recent  span          // bounds from the current period of memory
-	older   span          // bounds from the previous period
-	began   time.Duration // when the current period began, on our clock
-	samples int
+	recent      span          // bounds from the current period
+	older       span          // bounds from the previous period
+	periodStart time.Duration // when the current period began, on our clock
+	samples     int
 
 	// Samples that contradict it.
-	contradicting  span   // the newest of them
+	contradiction  span   // the newest of them
 	contradictions int    // how many in a row, each in agreement with the one before
 	steps          uint64 // how often they have replaced the estimate
 
 	// The last result of At, below which later ones must not fall.
-	told struct {
+	lastResult struct {
 		ok   bool
 		at   time.Duration
 		peer int64
 	}
 }
 
-// Add adds a sample. If the sample cannot be true, Add ignores it and returns false.
+// Add adds a sample. If the sample can't be true, Add ignores it and returns false.
 func (c *Clock) Add(s Sample) bool {
-	if !s.sound() {
+	if !s.isPlausible() {
 		return false
 	}
 	c.samples++
 	fresh := s.span()
 	switch {
-	case !c.recent.known():
+	case !c.recent.isKnown():
 		c.recent = fresh
-		c.began = s.Answered
-	case c.believed(s.Answered).meets(fresh):
+		c.periodStart = s.Answered
+	case c.estimate(s.Answered).overlaps(fresh):
 		c.contradictions = 0
 		c.learn(fresh)
 	default:
@@ -112,50 +112,50 @@ func (c *Clock) Add(s Sample) bool {
 	return true
 }
 
-// learn narrows the estimate down to what a span leaves of it, with which it agrees. If the period
-// is over, the span begins the next one.
+// learn narrows the estimate to its intersection with a span that agrees with it. If the period is
+// over, the span begins the next one.
 func (c *Clock) learn(fresh span) {
-	if fresh.at-c.began >= memory {
+	if fresh.at-c.periodStart >= period {
 		c.older = c.recent
 		c.recent = fresh
-		c.began = fresh.at
+		c.periodStart = fresh.at
 		return
 	}
-	c.recent = c.recent.grown(fresh.at).cut(fresh)
+	c.recent = c.recent.widened(fresh.at).intersect(fresh)
 }
 
-// doubt counts a span that contradicts the estimate. If there are convincing of them in a row,
+// doubt counts a span that contradicts the estimate. If there are convincingRun of them in a row,
 // each in agreement with the one before, the last one replaces the estimate.
 func (c *Clock) doubt(fresh span) {
-	if !c.contradicting.grown(fresh.at).meets(fresh) {
+	if !c.contradiction.widened(fresh.at).overlaps(fresh) {
 		c.contradictions = 0
 	}
-	// Keep all of fresh rather than its intersection with the span before. If a clock runs too
-	// fast or too slow, its spans hardly overlap.
-	c.contradicting = fresh
+	// Keep all of fresh rather than its intersection with the previous span, because the spans of a
+	// clock that runs too fast or too slow hardly overlap.
+	c.contradiction = fresh
 	c.contradictions++
-	if c.contradictions == convincing {
+	if c.contradictions == convincingRun {
 		c.restart(fresh)
 	}
 }
 
-// restart replaces the estimate with a span, because one of the clocks has stepped. This is when
-// results of At may fall.
+// restart replaces the estimate with a span, because one of the clocks stepped. The next result of
+// At may then be lower than the last one.
 func (c *Clock) restart(fresh span) {
 	c.recent = fresh
 	c.older = span{}
-	c.began = fresh.at
+	c.periodStart = fresh.at
 	c.contradictions = 0
-	c.told.ok = false
+	c.lastResult.ok = false
 	c.steps++
 }
 
-// believed returns the estimate's bounds on how far the peer's clock is ahead of ours when
+// estimate returns the bounds on how far the peer's clock is ahead of ours when
 // ours reads at.
-func (c *Clock) believed(at time.Duration) span {
-	recent := c.recent.grown(at)
-	if older := c.older.grown(at); c.older.known() && older.meets(recent) {
-		return recent.cut(older)
+func (c *Clock) estimate(at time.Duration) span {
+	recent := c.recent.widened(at)
+	if older := c.older.widened(at); c.older.isKnown() && older.overlaps(recent) {
+		return recent.intersect(older)
 	}
 	return recent
 }
@@ -164,30 +164,30 @@ func (c *Clock) believed(at time.Duration) span {
 // of peer. ok is false before the first sample.
 //
 // While at grows, peer never falls unless [Clock.Steps] has grown. To ensure this, At remembers its
-// last result, so it is not a mere getter.
+// last result, so it needs the same protection as a write.
 func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) {
-	if !c.recent.known() {
+	if !c.recent.isKnown() {
 		return 0, 0, false
 	}
-	ahead := c.believed(at)
+	ahead := c.estimate(at)
 	peer = ahead.middle() + int64(at)
-	bound = time.Duration(ahead.most-ahead.least+1) / 2
-	if c.told.ok && at >= c.told.at && peer < c.told.peer {
+	bound = time.Duration(ahead.high-ahead.low+1) / 2
+	if c.lastResult.ok && at >= c.lastResult.at && peer < c.lastResult.peer {
 		// Stand still until the estimate has caught up.
-		bound += time.Duration(c.told.peer - peer)
-		peer = c.told.peer
+		bound += time.Duration(c.lastResult.peer - peer)
+		peer = c.lastResult.peer
 	}
-	if !c.told.ok || at >= c.told.at {
-		c.told.ok = true
-		c.told.at = at
-		c.told.peer = peer
+	if !c.lastResult.ok || at >= c.lastResult.at {
+		c.lastResult.ok = true
+		c.lastResult.at = at
+		c.lastResult.peer = peer
 	}
 	return peer, bound, true
 }
 
 // Settled reports whether exchanges may become rare, because there have been enough of them and the
 // latest agreed with the estimate.
-func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
+func (c *Clock) Settled() bool { return c.samples >= settledSamples && c.contradictions == 0 }
 
 // Steps returns how often the estimate was replaced, because the peer's clock was set or ours stood
 // still.
@@ -196,32 +196,32 @@ func (c *Clock) Steps() uint64 { return c.steps }
 // A span bounds how far the peer's clock is ahead of ours, in nanoseconds, as measured when ours
 // read at. The zero span bounds nothing.
 type span struct {
-	least, most int64
-	at          time.Duration
+	low, high int64
+	at        time.Duration
 }
 
-// known reports whether the span bounds anything.
-func (s span) known() bool { return s.most > s.least }
+// isKnown reports whether the span bounds anything.
+func (s span) isKnown() bool { return s.high > s.low }
 
-// grown returns the span widened by the drift until our clock reads at.
-func (s span) grown(at time.Duration) span {
-	by := int64(max(0, at-s.at) / drift)
-	return span{s.least - by, s.most + by, max(at, s.at)}
+// widened returns the span widened by the drift until our clock reads at.
+func (s span) widened(at time.Duration) span {
+	by := int64(max(0, at-s.at) / driftDivisor)
+	return span{s.low - by, s.high + by, max(at, s.at)}
 }
 
-// meets reports whether two spans have a value in common.
-func (s span) meets(other span) bool { return s.least <= other.most && other.least <= s.most }
+// overlaps reports whether two spans have a value in common.
+func (s span) overlaps(other span) bool { return s.low <= other.high && other.low <= s.high }
 
-// cut returns the intersection of two spans, which it widens to at least slack, so that there
+// intersect returns the intersection of two spans, which it widens to at least slack, so that there
 // always is one.
-func (s span) cut(other span) span {
-	cut := span{max(s.least, other.least), min(s.most, other.most), max(s.at, other.at)}
-	if short := int64(slack) - (cut.most - cut.least); short > 0 {
-		cut.least -= short/2 + 1
-		cut.most += short/2 + 1
+func (s span) intersect(other span) span {
+	cut := span{max(s.low, other.low), min(s.high, other.high), max(s.at, other.at)}
+	if short := int64(slack) - (cut.high - cut.low); short > 0 {
+		cut.low -= short/2 + 1
+		cut.high += short/2 + 1
 	}
 	return cut
 }
 
 // middle returns the middle of the span.
-func (s span) middle() int64 { return s.least + (s.most-s.least)/2 }
+func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }

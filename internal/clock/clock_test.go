@@ -133,7 +133,7 @@ func TestSteps(t *testing.T) {
 		k := newTalk(t, path{up: 50 * ms, down: 50 * ms, jitter: 20 * ms})
 		k.run(20*time.Second, 0)
 		k.ahead += step
-		for range convincing - 1 {
+		for range convincingRun - 1 {
 			k.exchange()
 			require.False(t, k.clock.Settled(), "the next question comes soon")
 		}
@@ -146,7 +146,7 @@ func TestSteps(t *testing.T) {
 	k := newTalk(t, path{up: 50 * ms, down: 50 * ms})
 	k.run(20*time.Second, 0)
 	k.ahead += 30 * ms
-	for end := k.now + 2*memory + 4*time.Second; k.now < end; k.now += time.Second {
+	for end := k.now + 2*period + 4*time.Second; k.now < end; k.now += time.Second {
 		k.exchange()
 	}
 	told, _, _ := k.clock.At(k.now)

@@ -3,7 +3,8 @@ package clock
 import "time"
 
 const (
-	// punctualPeriod is the time in which at least one tick is expected to be on time.
+	// punctualPeriod is the time in which we expect at least one tick to be on time. It spans many
+	// ticks of any game.
 	punctualPeriod = time.Second
 
 	// maxLate is the longest that a tick can be late. If the game's clock falls behind by more, it
@@ -13,27 +14,27 @@ const (
 
 // A Game relates the clock of a game to real time.
 //
-// The game usually passes to a tick the time at which the tick was due: that of a time.Ticker, or
-// a multiple of its step. If the tick before took too long, the tick runs late, and the game's
-// clock seems to lag behind by a different amount in every tick. A Game therefore goes by the most
-// punctual tick of the last one to two seconds.
+// The game usually passes to a tick the time at which the tick was due: that of a time.Ticker, or a
+// multiple of its step. If the previous tick took too long, the tick runs late, so the game's clock
+// seems to lag by a different amount in every tick. A Game therefore relies on the most punctual
+// tick of the last one to two seconds.
 //
 // The zero Game knows no tick. It is not safe for concurrent use.
 type Game struct {
-	recent Beat      // the most punctual tick of the current period
-	older  Beat      // that of the previous period; zero if there was none
-	began  time.Time // when the current period began, in real time
+	recent      Beat      // the most punctual tick of the current period
+	older       Beat      // that of the previous period; zero if there was none
+	periodStart time.Time // when the current period began, in real time
 }
 
 // Tick adds a tick.
 func (g *Game) Tick(b Beat) {
 	switch {
 	case g.recent.Real.IsZero(), b.lateBy(g.punctual()) > maxLate:
-		*g = Game{recent: b, began: b.Real}
-	case b.Real.Sub(g.began) >= punctualPeriod:
+		*g = Game{recent: b, periodStart: b.Real}
+	case b.Real.Sub(g.periodStart) >= punctualPeriod:
 		g.older = g.recent
 		g.recent = b
-		g.began = b.Real
+		g.periodStart = b.Real
 	case b.lateBy(g.recent) < 0:
 		g.recent = b
 	}

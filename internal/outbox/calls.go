@@ -1,6 +1,6 @@
-// Package outbox holds what a server keeps for each client besides the fields that the client
-// lacks: the number of state bytes that it may send in a Flush, and the calls that wait for
-// an actor's next update. It uses no clock, goroutine or lock.
+// Package outbox holds what a server keeps for each client in addition to the fields that the client
+// lacks: the number of state bytes that it may send in a Flush, and the calls that wait for an
+// actor's next update. It uses no clock, goroutine or lock.
 package outbox
 
 import (
@@ -22,8 +22,8 @@ type Calls struct {
 // Empty reports whether there are no calls.
 func (c *Calls) Empty() bool { return len(c.queued) == 0 }
 
-// Add appends a call. If the queue with the call would have more than maxCalls bytes, Add
-// does nothing and returns false.
+// Add appends a call. If the queue would then exceed maxCalls bytes, Add does nothing and returns
+// false.
 func (c *Calls) Add(call []byte) bool {
 	if len(c.queued)+len(call) > maxCalls {
 		return false
@@ -32,12 +32,12 @@ func (c *Calls) Add(call []byte) bool {
 	return true
 }
 
-// Cut removes the first complete calls that fit into most bytes and appends them to into.
-func (c *Calls) Cut(into []byte, most int) []byte {
+// Cut removes as many calls from the front as fit into limit bytes, and appends them to into.
+func (c *Calls) Cut(into []byte, limit int) []byte {
 	n := 0
 	for n < len(c.queued) {
 		size, head := binary.Uvarint(c.queued[n:])
-		if n+head+int(size) > most {
+		if n+head+int(size) > limit {
 			break
 		}
 		n += head + int(size)

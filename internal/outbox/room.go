@@ -4,8 +4,8 @@ const (
 	// minRoom is the minimum of a Room in bytes, about three datagrams.
 	minRoom = 4 << 10
 	// maxRoom is the maximum of a Room in bytes: 24 Mbit/s for one client at 30 Flushes a
-	// second. Room for more states than the path can take costs only time. Whatever is not sent
-	// by the next Flush is taken back and composed again.
+	// second. Room for more states than the path can take costs only processor time, because
+	// whatever is not sent by the next Flush is taken back and composed again.
 	maxRoom = 96 << 10
 )
 
@@ -13,9 +13,8 @@ const (
 // of states may allow fewer.
 type Room struct{ bytes int }
 
-// Adapt sets the room of the next Flush. left is the number of bytes of the last Flush that
-// are unsent. If there are any, the room becomes twice the number of sent bytes. Otherwise it
-// doubles.
+// Adapt sets the room of the next Flush. left is the number of bytes of the last Flush that are
+// unsent. If there are any, the room becomes twice the number of sent bytes; otherwise it doubles.
 func (r *Room) Adapt(left int) {
 	if left > 0 {
 		r.bytes = max(2*(r.bytes-left), minRoom)

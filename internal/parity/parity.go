@@ -43,7 +43,7 @@ func tooFew(n, parity int, loss float64) float64 {
 }
 
 // Loss corrects a measured loss rate that is based on few packets. It adds priorWeight
-// packets with a loss rate of priorLoss. The zero value has counted no packets.
+// packets with a loss rate of priorLoss. The zero Loss has counted no packets.
 type Loss struct{ decided int } // packets counted, at most priorMemory
 
 const (

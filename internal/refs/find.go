@@ -11,19 +11,19 @@ import (
 // A Finder finds references of one type. The type's kind is uint64.
 type Finder struct {
 	Ref   reflect.Type
-	Actor reflect.Type // the type that a reference names; it cannot be sent itself
+	Actor reflect.Type // the type that a reference names, which can't be sent itself
 }
 
 var (
-	errActor = errors.New("an Actor does not travel: " +
-		"use a Ref, which Actor.Ref returns and World.Actor takes")
-	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: " +
+	errActor = errors.New("an Actor cannot be sent: " +
+		"use a Ref, which Actor.Ref returns and World.Actor accepts")
+	errInMap = errors.New("a Ref in a map cannot be checked against the peer's actors: " +
 		"use a slice")
 )
 
-// In reports whether values of t may contain a reference that [Finder.Each] visits. A
-// reference in a map is an error, because Each could not change it there. In ignores
-// interfaces, because their values are not sent.
+// In reports whether values of t may contain a reference that [Finder.Each] visits. A reference in a
+// map is an error, because Each couldn't change it there. In ignores interfaces, because their
+// values aren't sent.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -31,13 +31,13 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns an error if values of t cannot be sent. It skips the types in seen, so it
-// ends for a type that contains itself.
+// check returns an error if values of t can't be sent. It skips the types in seen, so that it
+// returns for a type that contains itself.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
-	switch {
-	case t == f.Actor:
+	if t == f.Actor {
 		return errActor
-	case seen[t]:
+	}
+	if seen[t] {
 		return nil
 	}
 	seen[t] = true
@@ -53,11 +53,13 @@ func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	return nil
 }
 
-// reaches reports whether values of t contain references at any depth. It skips the types in
-// seen.
+// reaches reports whether values of t contain references at any depth. It skips the types in seen.
 func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if t == f.Ref || seen[t] {
-		return t == f.Ref
+	if t == f.Ref {
+		return true
+	}
+	if seen[t] {
+		return false
 	}
 	seen[t] = true
 	return slices.ContainsFunc(parts(t), func(part reflect.Type) bool { return f.reaches(part, seen) })

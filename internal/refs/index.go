@@ -2,12 +2,12 @@ package refs
 
 import "slices"
 
-// Index lists for each key the R that name the key, in the order in which they began to. The
-// cost of Refile depends on the number of keys that r names, and not on how many R name the
-// same key: a game may have thousands of states that name one actor.
+// An Index lists for each key the values of type R that name the key, in the order in which they
+// began to. Since a game may have thousands of states that name one actor, the cost of Refile
+// depends only on the number of keys that r names, and not on how many R name the same key.
 type Index[K, R comparable] map[K]*list[R]
 
-// A list holds the R that name one key.
+// A list holds the values that name one key.
 type list[R comparable] struct {
 	places map[R]uint64 // increase in the order of adding
 	last   uint64       // newest place
@@ -20,8 +20,9 @@ type place[R comparable] struct {
 	at uint64
 }
 
-// leastStale is the minimum number of stale places at which a list drops them.
-const leastStale = 8
+// minStale is the number of stale places that a list always tolerates, so that a short list isn't
+// copied for every few removals. Any small number will do.
+const minStale = 8
 
 // fresh returns the places that are not stale.
 func (l *list[R]) fresh(yield func(place[R]) bool) {
@@ -32,7 +33,7 @@ func (l *list[R]) fresh(yield func(place[R]) bool) {
 	}
 }
 
-// Of returns the R that name key. The caller may keep the slice.
+// Of returns the values that name key. The caller may keep the slice.
 func (x Index[K, R]) Of(key K) []R {
 	l := x[key]
 	if l == nil {
@@ -80,10 +81,10 @@ func (x Index[K, R]) Remove(key K, r R) {
 	if l == nil {
 		return
 	}
-	switch delete(l.places, r); {
-	case len(l.places) == 0:
+	delete(l.places, r)
+	if len(l.places) == 0 {
 		delete(x, key)
-	case len(l.order) > 2*len(l.places)+leastStale:
+	} else if len(l.order) > 2*len(l.places)+minStale {
 		l.order = slices.AppendSeq(make([]place[R], 0, len(l.places)), l.fresh)
 	}
 }

@@ -62,7 +62,7 @@ func TestFinder(t *testing.T) {
 		}](), false, "a Ref in a map"},
 		{reflect.TypeFor[node](), false, "a Ref in a map"},
 		{reflect.TypeFor[chain](), true, ""},
-		{reflect.TypeFor[struct{ A *actor }](), false, "an Actor does not travel"},
+		{reflect.TypeFor[struct{ A *actor }](), false, "an Actor cannot be sent"},
 	} {
 		in, err := finder.In(row.t)
 		require.Equal(t, row.in, in, "%v", row.t)
@@ -135,5 +135,5 @@ func TestOfSortsNothing(t *testing.T) {
 		x.Add(1, r)
 		x.Remove(1, r)
 	}
-	require.LessOrEqual(t, len(x[1].order), 2*all+leastStale, "what is gone is forgotten")
+	require.LessOrEqual(t, len(x[1].order), 2*all+minStale, "what is gone is forgotten")
 }

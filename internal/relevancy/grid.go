@@ -6,12 +6,12 @@ import (
 )
 
 // A Grid is a spatial hash, which finds the items that are near a point. It divides space into
-// cubes, of which only those with items take memory.
+// cubes, of which only those with items use memory.
 //
-// The edge of an item's cube is at least as long as the item's radius. Any point that is near
-// enough to the item is then in the same cube or in one next to it, and Near needs to look at no
-// more than 27 cubes. Since radii differ widely, there are cubes of many sizes: edges are powers of
-// two, and the cubes of each size in use are a level, on which Near looks in the same way.
+// Because the edge of an item's cube is at least as long as the item's radius, any point that is near
+// enough to the item is in the same cube or in an adjacent one, so Near examines no more than 27
+// cubes. Since radii differ widely, there are cubes of many sizes: edges are powers of two, and the
+// cubes of each size in use form a level. Near examines each level in the same way.
 //
 // The zero Grid is empty. It is not safe for concurrent use.
 type Grid[T any] struct {
@@ -20,7 +20,7 @@ type Grid[T any] struct {
 	levels []level          // levels with items, in no particular order
 }
 
-// A Place is where an item is in the grid. The zero Place is nowhere.
+// A Place is the place of an item in the grid. The zero Place is that of an item that isn't there.
 type Place[T any] struct {
 	Item *T
 	cell *cell[T] // nil if the item is not in the grid
@@ -57,9 +57,9 @@ type Found[T any] struct {
 	Far  float32 // squared distance divided by squared radius: 0 to 1
 }
 
-// farthest is the largest number of a cube along an axis. Items beyond it share the outermost cube.
-// If there are many of them, Near becomes slow, but its results remain correct.
-const farthest = 1 << 30
+// maxNumber is the largest number of a cube along an axis. Items beyond it share the outermost cube,
+// so Near becomes slow if there are many of them, but its results remain correct.
+const maxNumber = 1 << 30
 
 // Set puts an item at a point, or moves it there. The item is near any point that is less than
 // radius away. If a coordinate is not finite or the radius is not above 0, Set removes the item.
@@ -75,23 +75,23 @@ func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 		return
 	}
 	old := &place.cell.entries[place.at]
-	switch {
-	case *old == e:
-		// The item hasn't moved.
-	case old.radius == radius && place.cell.holds(e):
-		*old = e // it's still in the same cube
-	default:
-		g.Remove(place)
-		g.insert(keyOf(e, exponentOf(radius)), e)
+	if *old == e {
+		return
 	}
+	if old.radius == radius && place.cell.holds(e) {
+		*old = e // the item may have moved, but it's still in the same cube
+		return
+	}
+	g.Remove(place)
+	g.insert(keyOf(e, exponentOf(radius)), e)
 }
 
-// holds reports whether the position of e is in the cell. That the radius of e belongs to the
-// cell's level is up to the caller.
+// holds reports whether the position of e is in the cell. The caller must make sure that the radius
+// of e belongs to the cell's level.
 func (c *cell[T]) holds(e entry[T]) bool {
-	return number(float64(e.x)*c.inverse) == c.x &&
-		number(float64(e.y)*c.inverse) == c.y &&
-		number(float64(e.z)*c.inverse) == c.z
+	return cubeNumber(float64(e.x)*c.inverse) == c.x &&
+		cubeNumber(float64(e.y)*c.inverse) == c.y &&
+		cubeNumber(float64(e.z)*c.inverse) == c.z
 }
 
 // insert adds an item that is in no cell to the cell with key k.
@@ -103,10 +103,10 @@ func (g *Grid[T]) insert(k key, e entry[T]) {
 	e.place.cell = c
 	e.place.at = len(c.entries)
 	c.entries = append(c.entries, e)
-	g.count(k.level, 1)
+	g.countItems(k.level, 1)
 }
 
-// acquire makes a cell for a key that has none yet, if possible from one that is no longer used.
+// acquire returns a cell for a key that has none yet. It reuses an unused cell if there is one.
 func (g *Grid[T]) acquire(k key) *cell[T] {
 	if g.cells == nil {
 		g.cells = make(map[key]*cell[T])
@@ -137,7 +137,7 @@ func (g *Grid[T]) Remove(place *Place[T]) {
 	c.entries[last] = entry[T]{}
 	c.entries = c.entries[:last]
 	place.cell = nil
-	g.count(c.level, -1)
+	g.countItems(c.level, -1)
 	if last == 0 {
 		delete(g.cells, c.key)
 		g.free = append(g.free, c)
@@ -152,7 +152,7 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 	if !p.Somewhere() || !isPoint(x, y, z) {
 		return false
 	}
-	_, near := p.cell.entries[p.at].far([3]float64{float64(x), float64(y), float64(z)})
+	_, near := p.cell.entries[p.at].distance([3]float64{float64(x), float64(y), float64(z)})
 	return near
 }
 
@@ -164,23 +164,23 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	}
 	p := [3]float64{float64(x), float64(y), float64(z)}
 	for i := range g.levels {
-		found = g.nearAt(found, &g.levels[i], p)
+		found = g.nearOnLevel(found, &g.levels[i], p)
 	}
 	return found
 }
 
-// nearAt is Near on one level. It looks at the cube that p is in and those around it, except for
-// cubes that are an edge or more away from p even at their nearest point, because no item in them
-// can be near enough.
-func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
+// nearOnLevel is Near on one level. It examines the cube that p is in and those around it, except for
+// cubes whose nearest point is an edge or more away from p, because no item in them can be near
+// enough.
+func (g *Grid[T]) nearOnLevel(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32 // number of the cube that p is in
 
-	// For each axis, how far it is from p to the cubes below, at and above p: the square of the
-	// distance, in units of the edge.
+	// For each axis, the squared distance from p to the cubes below, at and above p, in units of the
+	// edge.
 	var gaps [3][3]float64
 	for axis := range 3 {
 		at := p[axis] / l.edge
-		base[axis] = number(at)
+		base[axis] = cubeNumber(at)
 		below := at - float64(base[axis])
 		above := float64(base[axis]) + 1 - at
 		gaps[axis] = [3]float64{below * below, 0, above * above}
@@ -204,15 +204,15 @@ func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 // appendNear appends the entries to which p is near enough.
 func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Found[T] {
 	for i := range entries {
-		if far, near := entries[i].far(p); near {
+		if far, near := entries[i].distance(p); near {
 			found = append(found, Found[T]{Item: entries[i].place.Item, Far: far})
 		}
 	}
 	return found
 }
 
-// far returns how far away a point is, as in Found, and whether it is near enough.
-func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
+// distance returns the distance of a point, scaled as in Found, and whether the point is near enough.
+func (e *entry[T]) distance(p [3]float64) (distance float32, near bool) {
 	dx := float64(e.x) - p[0]
 	dy := float64(e.y) - p[1]
 	dz := float64(e.z) - p[2]
@@ -240,26 +240,26 @@ func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
 func keyOf[T any](e entry[T], exponent int32) key {
 	inverse := inverseOf(exponent)
 	return key{
-		x:     number(float64(e.x) * inverse),
-		y:     number(float64(e.y) * inverse),
-		z:     number(float64(e.z) * inverse),
+		x:     cubeNumber(float64(e.x) * inverse),
+		y:     cubeNumber(float64(e.y) * inverse),
+		z:     cubeNumber(float64(e.z) * inverse),
 		level: exponent,
 	}
 }
 
-// number returns the number of a cube along an axis, given a coordinate in units of the edge.
-func number(at float64) int32 {
+// cubeNumber returns the number of a cube along an axis, given a coordinate in units of the edge.
+func cubeNumber(at float64) int32 {
 	switch at = math.Floor(at); {
-	case at > farthest:
-		return farthest
-	case at < -farthest:
-		return -farthest
+	case at > maxNumber:
+		return maxNumber
+	case at < -maxNumber:
+		return -maxNumber
 	}
 	return int32(at)
 }
 
-// count adds n to the number of items of a level.
-func (g *Grid[T]) count(exponent int32, n int) {
+// countItems adds n to the number of items of a level.
+func (g *Grid[T]) countItems(exponent int32, n int) {
 	i := slices.IndexFunc(g.levels, func(l level) bool { return l.exponent == exponent })
 	if i < 0 {
 		g.levels = append(g.levels, level{exponent, math.Ldexp(1, int(exponent)), n})

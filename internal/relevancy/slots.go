@@ -1,7 +1,7 @@
 package relevancy
 
-// Slots keeps items in slots without gaps. A round over the slots can continue while items
-// are added and removed.
+// Slots keeps items in slots without gaps. A loop over the slots can continue while items are added
+// and removed.
 type Slots[T any] struct {
 	Items []*T // by slot
 }
@@ -12,12 +12,12 @@ func (s *Slots[T]) Add(item *T) (slot int) {
 	return len(s.Items) - 1
 }
 
-// Remove removes the item in slot. next is the slot that a round visits next. Remove returns
-// the new number of next.
+// Remove removes the item in slot. next is the slot that the loop visits next, and Remove returns its
+// new number.
 //
-// If the removed item was visited, a visited item fills its slot. Otherwise an item that was
-// not visited fills it. So the round skips no item. moved is called for each item that moves
-// to another slot.
+// A visited item's slot is filled with another visited item, and any other slot with an item that
+// hasn't been visited, so the loop skips no item. moved is called for each item that moves to another
+// slot.
 func (s *Slots[T]) Remove(slot, next int, moved func(item *T, to int)) int {
 	move := func(from, to int) {
 		if from != to {

@@ -6,15 +6,16 @@ package roster
 // contain it. The zero Seat means that the item is not listed.
 type Seat struct{ place int } // index in entries, plus 1
 
-// A List lists items in the order in which they were added. Removing an item takes constant
-// time and leaves a gap. When half of a list is gaps, Remove copies it. So a loop over the
-// old entries still finds all remaining items. The zero List is empty.
+// A List lists items in the order in which they were added. Removing an item takes constant time and
+// leaves a gap. When more than half of a list is gaps, Remove copies the items to a new list, so a
+// loop over the old entries still finds all remaining items. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
 	head    int // all entries before this index are gaps
 }
 
+// An entry is a listed item, or the gap that a removed one has left.
 type entry[T any] struct {
 	item *T // nil if the entry is a gap
 	seat *Seat
@@ -36,12 +37,12 @@ func (l *List[T]) Remove(seat *Seat) {
 	l.entries[place-1] = entry[T]{}
 	l.gaps++
 	if 2*l.gaps > len(l.entries) {
-		l.close()
+		l.compact()
 	}
 }
 
-// close copies the items to a new list without gaps.
-func (l *List[T]) close() {
+// compact copies the items to a new list without gaps.
+func (l *List[T]) compact() {
 	var kept []entry[T]
 	if n := len(l.entries) - l.gaps; n > 0 {
 		kept = make([]entry[T], 0, 2*n)
@@ -57,7 +58,8 @@ func (l *List[T]) close() {
 	l.head = 0
 }
 
-// First returns the oldest item, or nil if the list is empty.
+// First returns the oldest item, or nil if the list is empty. It remembers how many gaps it skipped,
+// so that the next call needn't skip them again.
 func (l *List[T]) First() *T {
 	for ; l.head < len(l.entries); l.head++ {
 		if item := l.entries[l.head].item; item != nil {

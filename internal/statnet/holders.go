@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// maxHolders is the maximum number of methods that the text of [Holders] names. It makes the
-// text fit into a close reason.
+// maxHolders is the maximum number of methods that the text of [Holders] names, so that the text fits
+// into a close reason.
 const maxHolders = 5
 
-// Holders lists the methods whose calls fill a reliable buffer, in the order of their first
-// calls, as UE prints on ReliableBufferOverflow. The zero Holders is empty.
+// Holders lists the methods whose calls fill a reliable buffer, in the order of their first calls.
+// Unreal Engine prints the same on ReliableBufferOverflow. The zero Holders is empty.
 type Holders struct{ list []holder }
 
 // holder is one method's share of a reliable buffer.
 type holder struct {
 	name           string
-	calls, entries int // calls in the buffer and the entries they take
+	calls, entries int // calls in the buffer and the entries that they use
 }
 
-// Add adds a call of the named method that takes entries entries of the buffer.
+// Add adds a call of the named method that uses that many entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
 	i := slices.IndexFunc(h.list, func(one holder) bool { return one.name == name })
 	if i < 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Window is the minimum time over which a rate is computed. UE: stat net's second.
+// Window is the minimum time over which a rate is computed. Unreal Engine's "stat net" uses a second too.
 const Window = time.Second
 
 // Sample holds a connection's counters (uint64) or their rates per second (float64).
@@ -15,8 +15,8 @@ type Sample[T uint64 | float64] struct {
 	Ticks, Saturated                                                T
 }
 
-// since returns the growth of counters per second.
-func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
+// rates returns the growth of counters per second.
+func rates(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	gained := func(now, then uint64) float64 {
 		return max(0, float64(now)-float64(then)) / seconds // a counter falls if a packet is unsent
 	}
@@ -32,11 +32,11 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 // A Sampler computes rates from counters without allocating. Of may be called concurrently;
 // Start may not.
 type Sampler struct {
-	mu    sync.Mutex
-	at    time.Time // when last was taken
-	last  Sample[uint64]
-	rate  Sample[float64]
-	whole bool // rate covers a whole window
+	mu   sync.Mutex
+	at   time.Time // when last was taken
+	last Sample[uint64]
+	rate Sample[float64]
+	full bool // rate covers a whole window
 }
 
 // Start sets the time at which the counters were zero. It must be called before the first Of.
@@ -48,15 +48,15 @@ func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	elapsed := now.Sub(s.at)
-	if elapsed <= 0 || s.whole && elapsed < Window {
+	if elapsed <= 0 || s.full && elapsed < Window {
 		return s.rate
 	}
-	rate := since(&counters, &s.last, elapsed.Seconds())
+	rate := rates(&counters, &s.last, elapsed.Seconds())
 	if elapsed >= Window {
 		s.at = now
 		s.last = counters
 		s.rate = rate
-		s.whole = true
+		s.full = true
 	}
 	return rate
 }

@@ -20,16 +20,16 @@ type Table struct{ text strings.Builder }
 
 // Row adds a line with a label and cells, each of which is right-aligned in its column.
 func (t *Table) Row(label string, cells ...string) {
-	line := left(label, labelWidth)
+	line := padRight(label, labelWidth)
 	for _, cell := range cells {
-		line += right(cell, cellWidth)
+		line += padLeft(cell, cellWidth)
 	}
 	t.line(line)
 }
 
 // List adds a label and its items, separated by commas, on as many lines as needed.
 func (t *Table) List(label string, items ...string) {
-	line := left(label, labelWidth) + "  "
+	line := padRight(label, labelWidth) + "  "
 	for i, item := range items {
 		if i < len(items)-1 {
 			item += ", "
@@ -38,7 +38,7 @@ func (t *Table) List(label string, items ...string) {
 		full := utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1
 		if full && strings.TrimSpace(line) != label {
 			t.line(line)
-			line = left("", labelWidth) + "  "
+			line = padRight("", labelWidth) + "  "
 		}
 		line += item
 	}
@@ -56,9 +56,9 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 	line := ""
 	for i, c := range columns {
 		if c.Left {
-			line += left(cut(cells[i], c.Width-1), c.Width)
+			line += padRight(truncate(cells[i], c.Width-1), c.Width)
 		} else {
-			line += right(cells[i], c.Width)
+			line += padLeft(cells[i], c.Width)
 		}
 	}
 	t.line(line)
@@ -76,18 +76,18 @@ func (t *Table) line(s string) {
 		}
 		return r
 	}, s)
-	t.text.WriteString(strings.TrimRight(cut(s, Width), " "))
+	t.text.WriteString(strings.TrimRight(truncate(s, Width), " "))
 	t.text.WriteByte('\n')
 }
 
-// left and right pad s to width characters.
-func left(s string, width int) string  { return fmt.Sprintf("%-*s", width, s) }
-func right(s string, width int) string { return fmt.Sprintf("%*s", width, s) }
+// padRight and padLeft pad s to width characters.
+func padRight(s string, width int) string { return fmt.Sprintf("%-*s", width, s) }
+func padLeft(s string, width int) string  { return fmt.Sprintf("%*s", width, s) }
 
-// cut shortens s to most characters, the last of which is an ellipsis, if it has more.
-func cut(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
+// truncate shortens s to limit characters, the last of which is an ellipsis, if it has more.
+func truncate(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:most-1]) + "…"
+	return string([]rune(s)[:limit-1]) + "…"
 }
