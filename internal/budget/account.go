@@ -200,8 +200,8 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	return awaited && a.tryReserve(more)
 }
 
-// HoldBeyond adds n bytes of content, even if the pool has run out. If that would exceed the promises
-// by more than beyond bytes, it changes nothing and returns false.
+// HoldBeyond adds n bytes of content, even if the pool has run out. If that would exceed the
+// promises by more than beyond bytes, it changes nothing and returns false.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

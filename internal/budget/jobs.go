@@ -7,8 +7,8 @@ import (
 
 // Jobs counts the jobs that a world does for its connections and can't interrupt, such as handlers
 // that wait for a disk. A job that is still running when its connection ends counts for the
-// connection's party from then on, so that a peer can't run more jobs by reconnecting. The zero Jobs
-// has no jobs. It is safe for concurrent use.
+// connection's party from then on, so that a peer can't run more jobs by reconnecting. The zero
+// Jobs has no jobs. It is safe for concurrent use.
 type Jobs struct {
 	mu    sync.Mutex
 	ended map[Party]int // jobs of connections that have ended

@@ -23,9 +23,10 @@ const (
 	// rate. It's about one datagram.
 	turnBytes = 1300
 
-	// bulkPatience is the maximum time for which play can keep a connection from sending any bulk by
-	// using up a rate. After that, the connection may send a datagram, which may also contain acks
-	// for its own downloads. A second is short enough to keep the transfers on both sides alive.
+	// bulkPatience is the maximum time for which play can keep a connection from sending any bulk
+	// by using up a rate. After that, the connection may send a datagram, which may also contain
+	// acks for its own downloads. A second is short enough to keep the transfers on both sides
+	// alive.
 	bulkPatience = time.Second
 )
 

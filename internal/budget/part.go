@@ -7,8 +7,8 @@ import (
 
 const (
 	// maxDebt is how far the world, or a connection's part, can go into debt. Anything more is
-	// forgiven, so even after an hour of resends it takes only about a second until the connection's
-	// unreliable data is sent again, and until others can use what it leaves.
+	// forgiven, so even after an hour of resends it takes only about a second until the
+	// connection's unreliable data is sent again, and until others can use what it leaves.
 	maxDebt = time.Second
 
 	// usersWindow is the time after which a connection that sends nothing no longer counts as in

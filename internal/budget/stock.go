@@ -11,8 +11,8 @@ import (
 //
 // Each transfer may always hold a minimum. Beyond that, it may hold at most as many bytes as are
 // free, so n transfers that all want more end up with 1/(n+1) of the stock each, and the same share
-// is left for the next transfer. That way a few transfers aren't slowed down at all, and no transfer
-// has to wait for another to end.
+// is left for the next transfer. That way a few transfers aren't slowed down at all, and no
+// transfer has to wait for another to end.
 //
 // Half of the stock is reserved for connections whose peers acknowledge what they receive.
 // Content that may not be sent yet can't use this half. A connection that holds more than its peer
@@ -64,9 +64,10 @@ func (s *StockAccount) Limit() int64 {
 	return max(s.stock.minimum, free)
 }
 
-// newcomerShare is the divisor of the free bytes for connections whose peers have yet to acknowledge
-// what we send. With this number, each connection of a crowd begins with more than the minimum,
-// and a hundred connections that never acknowledge anything leave a quarter of the reserved half.
+// newcomerShare is the divisor of the free bytes for connections whose peers have yet to
+// acknowledge what we send. With this number, each connection of a crowd begins with more than the
+// minimum, and a hundred connections that never acknowledge anything leave a quarter of the
+// reserved half.
 const newcomerShare = 32
 
 // Acked is called when the peer has acknowledged n bytes. The connection no longer
@@ -104,8 +105,8 @@ func (s *StockAccount) Close() {
 	}
 }
 
-// A Holding tracks one transfer's share of the stock. It counts the transfer's blocks from when they
-// are read until they are freed, on any goroutine.
+// A Holding tracks one transfer's share of the stock. It counts the transfer's blocks from when
+// they are read until they are freed, on any goroutine.
 type Holding struct {
 	account *StockAccount
 	bytes   atomic.Int64
@@ -120,8 +121,8 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 // Bytes returns the number of bytes that the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
-// Room reports whether another block may be read. mayLeave says whether the receiver's credit allows
-// us to send the block at once.
+// Room reports whether another block may be read. mayLeave says whether the receiver's credit
+// allows us to send the block at once.
 func (h *Holding) Room(mayLeave bool) bool {
 	if mayLeave {
 		return h.Bytes() < h.account.Limit()

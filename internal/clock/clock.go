@@ -16,8 +16,8 @@ import "time"
 
 const (
 	// driftDivisor says how fast bounds go stale: they widen by 1/driftDivisor of their age, or 500
-	// ppm. That is the fastest that a kernel slews a clock (adjtime), while quartz is off by at most
-	// 100 ppm.
+	// ppm. That is the fastest that a kernel slews a clock (adjtime), while quartz is off by at
+	// most 100 ppm.
 	driftDivisor = 2000
 	// period is how long we collect exchanges before we start over. A collection is dropped at the
 	// end of the following period. This is for a peer's clock that steps by less than a round trip:
@@ -51,9 +51,9 @@ type Sample struct {
 	Peer int64
 }
 
-// isPlausible reports whether the sample can be true. It can't if the answer arrived before the question
-// was sent, if the peer held the question for a negative time or for longer than we waited, or if
-// the peer's time is beyond Farthest.
+// isPlausible reports whether the sample can be true. It can't if the answer arrived before the
+// question was sent, if the peer held the question for a negative time or for longer than we
+// waited, or if the peer's time is beyond Farthest.
 func (s Sample) isPlausible() bool {
 	trip := s.Answered - s.Asked
 	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/driftDivisor+slack &&

@@ -73,9 +73,9 @@ func (q *Questions) Ask(now time.Time) bool {
 // Asking reports whether a question is in flight.
 func (q *Questions) Asking() bool { return q.asking }
 
-// Answer adds the answer to the question in flight. peer is the time of the peer's game when it sent
-// the answer, in nanoseconds since 1970, and held is how long it held the question. Answer returns
-// false if the answer can't be true.
+// Answer adds the answer to the question in flight. peer is the time of the peer's game when it
+// sent the answer, in nanoseconds since 1970, and held is how long it held the question. Answer
+// returns false if the answer can't be true.
 func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (sound bool) {
 	q.asking = false
 	return q.clock.Add(Sample{

@@ -232,7 +232,8 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 // returns the remaining bytes and the size of the memory that the value refers to. A Raw
 // aliases b.
 //
-// The memory that Next allocates is limited by the number of bytes in b, whatever lengths they claim.
+// The memory that Next allocates is limited by the number of bytes in b, whatever lengths they
+// claim.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)

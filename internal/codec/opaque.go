@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// selfEncoding returns how t encodes itself: "binary" or "text", or "" if it leaves that to msgpack.
-// The error says why t can't be used although it has some of the methods.
+// selfEncoding returns how t encodes itself: "binary" or "text", or "" if it leaves that to
+// msgpack. The error says why t can't be used although it has some of the methods.
 func selfEncoding(t reflect.Type) (string, error) {
 	// If t is itself a pointer, p has no methods, and we'll decide when we come to its element.
 	p := reflect.PointerTo(t)
@@ -41,9 +41,9 @@ func checkSelfDecoding(t reflect.Type) error {
 	return checkEmbedded(t)
 }
 
-// checkEmbedded returns an error for a struct that embeds a type that decodes itself. Go promotes the
-// embedded type's methods, which don't know the struct's other fields and would lose them. A struct
-// with a single field has nothing to lose.
+// checkEmbedded returns an error for a struct that embeds a type that decodes itself. Go promotes
+// the embedded type's methods, which don't know the struct's other fields and would lose them. A
+// struct with a single field has nothing to lose.
 func checkEmbedded(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -2,9 +2,9 @@ package codec
 
 import "slices"
 
-// canBeRefused reports whether the peer would refuse some values of s, so that Encode must check each
-// one. It refuses a value that exceeds a bound, a string that isn't UTF-8, a key that is NaN, and
-// any value that is nested too deeply or uses far more memory than it has encoded bytes.
+// canBeRefused reports whether the peer would refuse some values of s, so that Encode must check
+// each one. It refuses a value that exceeds a bound, a string that isn't UTF-8, a key that is NaN,
+// and any value that is nested too deeply or uses far more memory than it has encoded bytes.
 func canBeRefused(s *schema) bool {
 	return refusable(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }

@@ -162,8 +162,8 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, addressCheck{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t, which takes its bounds from the levels of tag that the enclosing types
-// haven't used. path names t's place in the outermost type in errors.
+// of returns the schema of t, which takes its bounds from the levels of tag that the enclosing
+// types haven't used. path names t's place in the outermost type in errors.
 func (b schemaBuilder) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
 	if ok && !tag.hasMore() {
@@ -217,8 +217,8 @@ func (b schemaBuilder) describe(s *schema, t reflect.Type, path string, tag *bou
 	return nil
 }
 
-// maxEncodedSizeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. For a pointer
-// type it is always unbounded, because the method belongs to the element.
+// maxEncodedSizeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. For a
+// pointer type it is always unbounded, because the method belongs to the element.
 func maxEncodedSizeOf(t reflect.Type) (int, error) {
 	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
@@ -390,8 +390,8 @@ func (b schemaBuilder) taggedField(f reflect.StructField, path string) (*schema,
 }
 
 // errNoFields returns the error for a struct whose fields are all left out of its encoding. Such a
-// struct could only arrive as its zero value, which must be a mistake. A field of type Never has its
-// own error text.
+// struct could only arrive as its zero value, which must be a mistake. A field of type Never has
+// its own error text.
 func errNoFields(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))

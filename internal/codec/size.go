@@ -61,8 +61,8 @@ const (
 	keyTag  = `key=N to its quiver tag`
 )
 
-// maxSize returns the maximum size of a value of v. If v has no bound, the error names path, which is
-// v's place in the outermost type, and asks for missing, the tag that would bound it.
+// maxSize returns the maximum size of a value of v. If v has no bound, the error names path, which
+// is v's place in the outermost type, and asks for missing, the tag that would bound it.
 func (s *sizer) maxSize(v *schema, path, missing string) (int64, error) {
 	if v.maxEncoded != unbounded && !v.boundsContent() {
 		// MaxEncodedSize bounds all of the value's encoding, whatever its parts are.
@@ -141,8 +141,8 @@ func (s *sizer) structSize(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// boundedSize returns header+bound. If bound is unbounded, it returns an error that tells the user how
-// to add one.
+// boundedSize returns header+bound. If bound is unbounded, it returns an error that tells the user
+// how to add one.
 func boundedSize(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
 		return 0, fmt.Errorf("%s is unbounded: add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes",

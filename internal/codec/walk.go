@@ -326,8 +326,8 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns how much memory an entry of the map s uses: its key and element, laid out as in a
-// struct, and one control byte.
+// slotSize returns how much memory an entry of the map s uses: its key and element, laid out as in
+// a struct, and one control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))

@@ -15,13 +15,13 @@ import (
 var ErrLocked = errors.New("another process holds the lock")
 
 // TryLock locks an open file until it is closed or the process ends in any way. It fails with
-// [ErrLocked] if the file is already locked. If lock files are ever removed, every holder must check
-// [Stands], because otherwise two processes could lock two files with the same name.
+// [ErrLocked] if the file is already locked. If lock files are ever removed, every holder must
+// check [Stands], because otherwise two processes could lock two files with the same name.
 func TryLock(f *os.File) error { return tryLock(f.Fd()) }
 
-// minPatience is the minimum time for which Lock tries. A program that starts another one shares its
-// open files with it until the other one has been loaded, so a lock that the program just released
-// may still be held.
+// minPatience is the minimum time for which Lock tries. A program that starts another one shares
+// its open files with it until the other one has been loaded, so a lock that the program just
+// released may still be held.
 const minPatience = 200 * time.Millisecond
 
 // lockInterval is the time between two attempts of Lock. It's unnoticeable to a person, and an

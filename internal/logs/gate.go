@@ -101,8 +101,8 @@ type minuteLimit struct {
 	hidden  int         // number of records that were not logged since the last one that was
 }
 
-// pass decides whether a record about a party may be logged now, and counts it. If it may, hidden is
-// the number of records since the last logged one that were not logged.
+// pass decides whether a record about a party may be logged now, and counts it. If it may, hidden
+// is the number of records since the last logged one that were not logged.
 func (g *minuteLimit) pass(party any, now time.Time) (hidden int, ok bool) {
 	if since := now.Sub(g.start); since >= time.Minute || since < 0 {
 		g.start = now

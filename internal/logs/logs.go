@@ -13,7 +13,8 @@ import (
 // A Category is the subject of a log record. Each category can have its own level.
 type Category uint8
 
-// These are the categories. "UE:" names the log category or command of Unreal Engine that shows the same.
+// These are the categories. "UE:" names the log category or command of Unreal Engine that shows the
+// same.
 const (
 	Handshake Category = iota // messages of the handshake. UE: LogHandshake, LogNet
 	Channel                   // channels of actors open and close. UE: LogNetTraffic
@@ -64,8 +65,8 @@ func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	return s
 }
 
-// Debug returns the logger of a category, or nil if its records at Debug are off, so that the caller
-// needn't format them.
+// Debug returns the logger of a category, or nil if its records at Debug are off, so that the
+// caller needn't format them.
 func (s *Set) Debug(c Category) *slog.Logger {
 	if log := s.of[c]; log.Enabled(context.Background(), slog.LevelDebug) {
 		return log

@@ -1,6 +1,6 @@
-// Package outbox holds what a server keeps for each client in addition to the fields that the client
-// lacks: the number of state bytes that it may send in a Flush, and the calls that wait for an
-// actor's next update. It uses no clock, goroutine or lock.
+// Package outbox holds what a server keeps for each client in addition to the fields that the
+// client lacks: the number of state bytes that it may send in a Flush, and the calls that wait for
+// an actor's next update. It uses no clock, goroutine or lock.
 package outbox
 
 import (

@@ -21,8 +21,8 @@ var (
 		"use a slice")
 )
 
-// In reports whether values of t may contain a reference that [Finder.Each] visits. A reference in a
-// map is an error, because Each couldn't change it there. In ignores interfaces, because their
+// In reports whether values of t may contain a reference that [Finder.Each] visits. A reference in
+// a map is an error, because Each couldn't change it there. In ignores interfaces, because their
 // values aren't sent.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {

@@ -8,10 +8,10 @@ import (
 // A Grid is a spatial hash, which finds the items that are near a point. It divides space into
 // cubes, of which only those with items use memory.
 //
-// Because the edge of an item's cube is at least as long as the item's radius, any point that is near
-// enough to the item is in the same cube or in an adjacent one, so Near examines no more than 27
-// cubes. Since radii differ widely, there are cubes of many sizes: edges are powers of two, and the
-// cubes of each size in use form a level. Near examines each level in the same way.
+// Because the edge of an item's cube is at least as long as the item's radius, any point that is
+// near enough to the item is in the same cube or in an adjacent one, so Near examines no more than
+// 27 cubes. Since radii differ widely, there are cubes of many sizes: edges are powers of two, and
+// the cubes of each size in use form a level. Near examines each level in the same way.
 //
 // The zero Grid is empty. It is not safe for concurrent use.
 type Grid[T any] struct {
@@ -57,8 +57,8 @@ type Found[T any] struct {
 	Far  float32 // squared distance divided by squared radius: 0 to 1
 }
 
-// maxNumber is the largest number of a cube along an axis. Items beyond it share the outermost cube,
-// so Near becomes slow if there are many of them, but its results remain correct.
+// maxNumber is the largest number of a cube along an axis. Items beyond it share the outermost
+// cube, so Near becomes slow if there are many of them, but its results remain correct.
 const maxNumber = 1 << 30
 
 // Set puts an item at a point, or moves it there. The item is near any point that is less than
@@ -169,14 +169,14 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	return found
 }
 
-// nearOnLevel is Near on one level. It examines the cube that p is in and those around it, except for
-// cubes whose nearest point is an edge or more away from p, because no item in them can be near
+// nearOnLevel is Near on one level. It examines the cube that p is in and those around it, except
+// for cubes whose nearest point is an edge or more away from p, because no item in them can be near
 // enough.
 func (g *Grid[T]) nearOnLevel(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32 // number of the cube that p is in
 
-	// For each axis, the squared distance from p to the cubes below, at and above p, in units of the
-	// edge.
+	// For each axis, the squared distance from p to the cubes below, at and above p, in units of
+	// the edge.
 	var gaps [3][3]float64
 	for axis := range 3 {
 		at := p[axis] / l.edge
@@ -211,7 +211,8 @@ func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Fou
 	return found
 }
 
-// distance returns the distance of a point, scaled as in Found, and whether the point is near enough.
+// distance returns the distance of a point, scaled as in Found, and whether the point is near
+// enough.
 func (e *entry[T]) distance(p [3]float64) (distance float32, near bool) {
 	dx := float64(e.x) - p[0]
 	dy := float64(e.y) - p[1]

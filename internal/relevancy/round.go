@@ -46,8 +46,8 @@ func (s *Sweep) Upcoming() int { return s.last + 1 }
 // GoOn makes Next continue with index i because the items have moved.
 func (s *Sweep) GoOn(i int) { s.last = i - 1 }
 
-// Removed is called when the item at index i is removed from the list, so that the sweep doesn't skip
-// an item.
+// Removed is called when the item at index i is removed from the list, so that the sweep doesn't
+// skip an item.
 func (s *Sweep) Removed(i int) {
 	if i <= s.last {
 		s.last--

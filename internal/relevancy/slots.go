@@ -12,12 +12,12 @@ func (s *Slots[T]) Add(item *T) (slot int) {
 	return len(s.Items) - 1
 }
 
-// Remove removes the item in slot. next is the slot that the loop visits next, and Remove returns its
-// new number.
+// Remove removes the item in slot. next is the slot that the loop visits next, and Remove returns
+// its new number.
 //
 // A visited item's slot is filled with another visited item, and any other slot with an item that
-// hasn't been visited, so the loop skips no item. moved is called for each item that moves to another
-// slot.
+// hasn't been visited, so the loop skips no item. moved is called for each item that moves to
+// another slot.
 func (s *Slots[T]) Remove(slot, next int, moved func(item *T, to int)) int {
 	move := func(from, to int) {
 		if from != to {

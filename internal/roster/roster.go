@@ -6,9 +6,9 @@ package roster
 // contain it. The zero Seat means that the item is not listed.
 type Seat struct{ place int } // index in entries, plus 1
 
-// A List lists items in the order in which they were added. Removing an item takes constant time and
-// leaves a gap. When more than half of a list is gaps, Remove copies the items to a new list, so a
-// loop over the old entries still finds all remaining items. The zero List is empty.
+// A List lists items in the order in which they were added. Removing an item takes constant time
+// and leaves a gap. When more than half of a list is gaps, Remove copies the items to a new list,
+// so a loop over the old entries still finds all remaining items. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
@@ -58,8 +58,8 @@ func (l *List[T]) compact() {
 	l.head = 0
 }
 
-// First returns the oldest item, or nil if the list is empty. It remembers how many gaps it skipped,
-// so that the next call needn't skip them again.
+// First returns the oldest item, or nil if the list is empty. It remembers how many gaps it
+// skipped, so that the next call needn't skip them again.
 func (l *List[T]) First() *T {
 	for ; l.head < len(l.entries); l.head++ {
 		if item := l.entries[l.head].item; item != nil {

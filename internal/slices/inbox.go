@@ -123,7 +123,8 @@ func (in *inbox) ensureReceiver() bool {
 
 // insertFirst inserts the first slice of a chunk, and reports whether there was room for the chunk.
 // The account keeps room in reserve for the chunk that we are waiting for, because no later message
-// can be delivered before it. For the same reason we drop repair slices to make room for that chunk.
+// can be delivered before it. For the same reason we drop repair slices to make room for that
+// chunk.
 func (in *inbox) insertFirst(now time.Time, s chunk.Slice) bool {
 	ahead := int(s.ChunkID - in.next)
 	awaited := ahead == 0 && len(in.messages) == 0

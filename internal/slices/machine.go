@@ -18,8 +18,8 @@ const (
 	firstUnsent = 64 << 10
 
 	// minUnsent is the number of bytes that may always be queued on a path that reports fates,
-	// however slow it is. These bytes don't delay play (the game's own traffic), because the carrier
-	// sends play first.
+	// however slow it is. These bytes don't delay play (the game's own traffic), because the
+	// carrier sends play first.
 	minUnsent = 64 << 10
 
 	// maxAckBytes is the maximum size of a datagram with an ack.

@@ -2,8 +2,8 @@ package slices
 
 import "time"
 
-// An oldPath is an earlier path that didn't report fates. The peer may still ack what we sent on it,
-// until that would take too long.
+// An oldPath is an earlier path that didn't report fates. The peer may still ack what we sent on
+// it, until that would take too long.
 type oldPath struct {
 	below uint64    // sendings with lower numbers took this path; 0 if none of them is left
 	until time.Time // when we declare those lost

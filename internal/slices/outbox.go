@@ -22,8 +22,8 @@ const (
 	//
 	// We need that many because a chunk stays in flight until the last of its slices has arrived,
 	// including those that were lost and resent. At 100 Mbit/s, a round trip of 200 ms and 5 %
-	// loss, the chunks of three round trips are in flight. They are 7.5 MB or about 230 chunks, so a
-	// path four times as fast needs nearly all of them.
+	// loss, the chunks of three round trips are in flight. They are 7.5 MB or about 230 chunks, so
+	// a path four times as fast needs nearly all of them.
 	Pipeline = 1024
 
 	// Places is the number of chunk records that a receiver begins with. Its owner reserves memory

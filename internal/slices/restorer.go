@@ -87,9 +87,9 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk, padded to Size. have says which slices are in data; restore
-// puts the missing ones and the last one into page. There must be enough repair slices, which
-// restore overwrites.
+// restore returns all slices of a chunk, padded to Size. have says which slices are in data;
+// restore puts the missing ones and the last one into page. There must be enough repair slices,
+// which restore overwrites.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {

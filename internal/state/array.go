@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// A sequence is the common part of the forms of arrays and slices, whose elements are encoded back to
-// back.
+// A sequence is the common part of the forms of arrays and slices, whose elements are encoded back
+// to back.
 type sequence struct {
 	elem form
 	raw  bool // each element is one byte, encoded as itself

@@ -27,8 +27,8 @@ type noReferences struct{}
 
 func (noReferences) references(reflect.Value, func(uint64)) {}
 
-// maxFormSize is the limit at which sums and products of sizes are cut off. Two such sizes fit into a
-// 32-bit int, so a sum can't overflow before it is cut off.
+// maxFormSize is the limit at which sums and products of sizes are cut off. Two such sizes fit into
+// a 32-bit int, so a sum can't overflow before it is cut off.
 const maxFormSize = 1 << 29
 
 // times returns n*size, cut off at maxFormSize.

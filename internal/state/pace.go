@@ -185,8 +185,8 @@ func (p *Pace) beginRound(now time.Duration) {
 	p.bulkWaited = false
 }
 
-// adapt adapts the rate while there is no queue. bulkLacks says that bulk got less than its share in
-// the last round, and more that updates had to wait.
+// adapt adapts the rate while there is no queue. bulkLacks says that bulk got less than its share
+// in the last round, and more that updates had to wait.
 func (p *Pace) adapt(now time.Duration, used float64, bulkLacks, more bool) {
 	if !bulkLacks {
 		p.starved = 0

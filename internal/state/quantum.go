@@ -44,8 +44,8 @@ func newQuantized(t reflect.Type, s *scale) (form, error) {
 	return f.setRange(low, high)
 }
 
-// maxExact returns the largest number of quanta that decoding and encoding doesn't change. It may be
-// less than maxQuanta, because large float32 values are further apart than the quantum.
+// maxExact returns the largest number of quanta that decoding and encoding doesn't change. It may
+// be less than maxQuanta, because large float32 values are further apart than the quantum.
 func (f *quantized) maxExact() int64 {
 	top, largest := float64(maxQuanta), math.MaxFloat64
 	if f.isFloat32 {

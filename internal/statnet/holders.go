@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxHolders is the maximum number of methods that the text of [Holders] names, so that the text fits
-// into a close reason.
+// maxHolders is the maximum number of methods that the text of [Holders] names, so that the text
+// fits into a close reason.
 const maxHolders = 5
 
 // Holders lists the methods whose calls fill a reliable buffer, in the order of their first calls.

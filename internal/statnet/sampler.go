@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Window is the minimum time over which a rate is computed. Unreal Engine's "stat net" uses a second too.
+// Window is the minimum time over which a rate is computed. Unreal Engine's "stat net" uses a
+// second too.
 const Window = time.Second
 
 // Sample holds a connection's counters (uint64) or their rates per second (float64).

@@ -27,8 +27,8 @@ type Reader struct {
 	Err  error  // the first failure
 }
 
-// Fail records err as the failure, unless there already was one. A parser calls it if a field has an
-// invalid value.
+// Fail records err as the failure, unless there already was one. A parser calls it if a field has
+// an invalid value.
 func (r *Reader) Fail(err error) {
 	if r.Err == nil {
 		r.Left = nil
