@@ -51,7 +51,7 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `class name "a b"`, func() { NewClass("a b") })
 	panics(t, `1 to 128 bytes`, func() { NewClass(strings.Repeat("a", 129)) })
 	panics(t, `method name "x:y"`, func() { Server[int](class, "x:y", Reliable) })
-	panics(t, `rpc: C.Bad: struct { F func() }.F: a func cannot be encoded`, func() { Server[struct{ F func() }](class, "Bad", Reliable) })
+	panics(t, `rpc: C.Bad: struct { F func() }.F: values of kind func cannot be encoded`, func() { Server[struct{ F func() }](class, "Bad", Reliable) })
 	panics(t, `C.Pointer: *rpc.vector is a pointer`, func() { Server[*vector](class, "Pointer", Reliable) })
 	panics(t, `C.Odd: unknown delivery 9`, func() { Server[int](class, "Odd", bunch.Delivery(9)) })
 	panics(t, `RateLimit and AnyCaller require a Server RPC`, func() { Client[int](class, "Limited", Reliable, RateLimit(1)) })

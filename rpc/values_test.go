@@ -69,7 +69,7 @@ func TestActorsCanNotTravel(t *testing.T) {
 		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor cannot be encoded"},
 		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor cannot be encoded"},
 		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor cannot be encoded"},
-		{reflect.TypeFor[struct{ C *Conn }](), ".C: rpc.Conn has no field that travels"},
+		{reflect.TypeFor[struct{ C *Conn }](), ".C: rpc.Conn has no encoded fields"},
 	} {
 		_, err := codec.Of(test.typ)
 		require.ErrorContains(t, err, test.want, "%v", test.typ)
