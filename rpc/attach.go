@@ -294,6 +294,9 @@ func DialPacket(
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
 	}
+	if socket == nil {
+		return nil, errors.New("rpc: DialPacket with a nil socket")
+	}
 	d := dialer{world: world, socket: socket, addrs: []net.Addr{addr}, tls: config}
 	c, err := d.dial(ctx)
 	if err != nil {

@@ -35,6 +35,8 @@ func TestNilsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, `Dial "127.0.0.1:1" for a nil *World`)
 	_, err = DialPacket(t.Context(), nil, nil, clientTLS, nil)
 	require.ErrorContains(t, err, "DialPacket for a nil *World")
+	_, err = DialPacket(t.Context(), nil, nil, clientTLS, newTestWorld(t, Config{}).World)
+	require.ErrorContains(t, err, "DialPacket with a nil socket")
 
 	b := Bind(w, class, func(*Actor) int { return 0 })
 	_, _, err = Spawn(b, nil, nil, AlwaysRelevant(), nil)
