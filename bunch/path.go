@@ -89,7 +89,6 @@ func (c *Conn) switchPath(t, rtt time.Duration) {
 // peer to acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
-	c.repairs.loss.Note()
 	if !c.sent.Has(number) {
 		return
 	}

@@ -24,7 +24,6 @@ const (
 // They're made for long messages in flight, once everything queued has been sent and the owner
 // has nothing more to send.
 type repairs struct {
-	loss parity.Loss
 	runs queue[sentRun] // long messages that were sent; some may have been acknowledged since
 	sent uint64         // repair bunches sent
 
@@ -63,14 +62,14 @@ func (r *repairs) forget() {
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // prepareNext makes sure that current is a repair bunch to send, and reports whether there is
-// one. measured is the loss rate that the carrier has measured.
-func (r *repairs) prepareNext(measured float64) bool {
+// one. loss is the loss rate to expect.
+func (r *repairs) prepareNext(loss float64) bool {
 	for !r.more() {
 		if r.runs.len() == 0 {
 			return false
 		}
 		if s := r.runs.pop(); !s.acked() {
-			r.prepare(s.channel, s.last, r.loss.Estimate(measured))
+			r.prepare(s.channel, s.last, loss)
 		}
 	}
 	return true
@@ -145,7 +144,7 @@ func (r *repairs) trim() {
 	r.forget()
 	r.runs.release()
 	if !r.more() {
-		*r = repairs{loss: r.loss, runs: r.runs, sent: r.sent}
+		*r = repairs{runs: r.runs, sent: r.sent}
 	}
 }
 
@@ -153,8 +152,11 @@ func (r *repairs) trim() {
 // one. It should once no bulk is queued and the owner has no more of it, unless we have sent enough
 // packets to know that the path hardly loses any.
 func (r *repairs) prepareDue(path *pathState, bulk *level) bool {
-	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&
-		r.loss.Estimate(path.Loss) >= tailLoss && r.prepareNext(path.Loss)
+	if !path.Fates || path.More || bulk.unsent.len()+bulk.resend.len() > 0 {
+		return false
+	}
+	loss := parity.Loss(path.Loss, path.LossOf)
+	return loss >= tailLoss && r.prepareNext(loss)
 }
 
 // place adds as many repair bunches to the packet as fit. If Unsent takes the packet back, they

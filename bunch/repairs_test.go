@@ -19,7 +19,7 @@ func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	p.run(time.Second)
 	p.take(1)
 	p.fates[0] = true
-	p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: loss, Rate: 1e6, Window: 1e6})
+	p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: loss, LossOf: 256, Rate: 1e6, Window: 1e6})
 	return p, ch
 }
 
@@ -80,7 +80,7 @@ func TestRepairsWaitForTheEnd(t *testing.T) {
 	for name, row := range map[string]struct {
 		path     func(*Path)
 		priority Priority
-		told     int // fates before
+		told     int // packets that the loss was measured over
 		want     bool
 	}{
 		"the end":       {func(*Path) {}, Bulk, 0, true},
@@ -95,10 +95,8 @@ func TestRepairsWaitForTheEnd(t *testing.T) {
 			ch := p.open(0, row.priority)
 			p.send(0, ch, Reliable, []byte("first"))
 			p.run(time.Second)
-			for range row.told {
-				p.ends[0].repairs.loss.Note()
-			}
 			path := lossy
+			path.LossOf = row.told
 			row.path(&path)
 			p.ends[0].SetPath(p.now, path)
 			p.send(0, ch, Reliable, pattern(20000, 1))

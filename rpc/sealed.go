@@ -173,7 +173,7 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 		NoJumbo:   s.conn.world.config.NoJumbo,
 		Ping:      s.ping,
 		PingTime:  s.conn.world.config.pingTime(s.conn.server),
-		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
+		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss(), c.LossOf()) },
 		Changed:   s.changed,
 		Ended:     s.wake,
 	}

@@ -46,7 +46,15 @@ var rawTable = []sealedRow{
 	{100e6, 100 * time.Millisecond, 0.02, 4 << 20, 1.40, 1.16, Window{}},
 	{100e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.50, 1.24, Window{}},
 	{100e6, 50 * time.Millisecond, 0.01, 32 << 20, 1.15, 1.07, Window{}},
-	{100e6, 100 * time.Millisecond, 0.02, 256 << 10, 2.0, 1.3, Window{}},
+	{100e6, 100 * time.Millisecond, 0.02, 256 << 10, 2.0, 1.35, Window{}},
+	{100e6, 50 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Slices{}},
+	{100e6, 100 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Slices{}},
+	{100e6, 200 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Slices{}},
+	{100e6, 200 * time.Millisecond, 0.10, 4 << 20, 2.0, 1.6, Slices{}},
+	{100e6, 50 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Window{}},
+	{100e6, 100 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Window{}},
+	{100e6, 200 * time.Millisecond, 0.10, 256 << 10, 1.8, 1.8, Window{}},
+	{100e6, 200 * time.Millisecond, 0.10, 4 << 20, 2.0, 1.6, Window{}},
 }
 
 func (r sealedRow) String() string {
@@ -103,11 +111,12 @@ func TestSealedTable(t *testing.T) {
 			slices.Sort(wires)
 			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
 				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
-			slack, more := 1.25, 1.0 // a few seeds scatter; -table 41 shows the median
+			slack, more := 1.25, 1.0 // a few seeds scatter, by a round trip or by a quarter; -table 41 shows the median
 			if runs == 1 {
 				slack, more = 2, 1.2
 			}
-			require.Less(t, ratios[runs/2], slack*row.most)
+			limit := max(slack*row.most, row.most+row.rtt.Seconds()/row.ideal())
+			require.Less(t, ratios[runs/2], limit)
 			require.Less(t, wires[runs/2], more*row.wire)
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/crew"
@@ -138,7 +139,7 @@ func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
 	for r.waitToRead(offset) {
-		b := newPageBlock(r.partSize)
+		b := newPageBlock(r.blockSize(offset))
 		b.offset = offset
 		b.index = index
 		stopAt := r.stopAt(b)
@@ -155,6 +156,18 @@ func (r *reader) read() {
 			return
 		}
 	}
+}
+
+// blockSize returns the maximum size of the block at offset. If the last block would have only a few
+// entries, the last two blocks share what is left, because bunch makes no repair bunches for so
+// short a message, and on a lossy path it would often cost the transfer a round trip.
+func (r *reader) blockSize(offset int64) int {
+	const few = 4 * bunch.EntryBytes
+	left := r.contentSize - offset
+	if rest := left - int64(r.partSize); rest <= 0 || rest >= few {
+		return r.partSize
+	}
+	return int(left+1) / 2
 }
 
 // fill fills a block from the source and hashes it. It takes turns with other readers for the

@@ -36,7 +36,7 @@ func TestExpectMeanwhile(t *testing.T) {
 							b.source.Unlock()
 						case k == 7:
 							b.source.Lock()
-							b.source.Tell(time.Now(), 1000, 1e6, 0.1)
+							b.source.Tell(time.Now(), 1000, 1e6, 0.1, 100)
 							b.source.Unlock()
 						case k == 8:
 							time.Sleep(time.Duration(r.IntN(100)) * time.Microsecond)

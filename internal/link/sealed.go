@@ -119,13 +119,13 @@ const (
 
 // Tell passes the carrier's measurements of its path to the machines: the window in bytes, the rate
 // in bytes per second, and the share of packets that are lost, from 0 to 1.
-func (s Source) Tell(now time.Time, window int, rate, loss float64) {
+func (s Source) Tell(now time.Time, window int, rate, loss float64, lossOf int) {
 	p := &s.link.sealed.path
 	if !p.Fates {
 		// QUIC has taken over again, so the machines aren't using this path.
 		return
 	}
-	p.Window, p.Rate, p.Loss = window, rate, loss
+	p.Window, p.Rate, p.Loss, p.LossOf = window, rate, loss, lossOf
 	for i := range s.link.slots {
 		s.link.slots[i].SetPath(now, *p)
 	}

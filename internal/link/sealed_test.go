@@ -182,16 +182,16 @@ func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 		b.Carry(b.bell)
 		b.Carry(b.bell)
 		b.source.Lock()
-		b.source.Tell(time.Now(), 5000, 1e6, 0.1)
+		b.source.Tell(time.Now(), 5000, 1e6, 0.1, 100)
 		b.source.Unlock()
 		b.Carry(nil)
 		b.source.Lock()
-		b.source.Tell(time.Now(), 5000, 1e6, 0.1)
+		b.source.Tell(time.Now(), 5000, 1e6, 0.1, 100)
 		b.source.Unlock()
 		for _, m := range []*machine{b.play, b.bulk.machine} {
 			require.Equal(t, []recovery.Path{
 				{Epoch: 1, Fates: true},
-				{Epoch: 1, Fates: true, Window: 5000, Rate: 1e6, Loss: 0.1},
+				{Epoch: 1, Fates: true, Window: 5000, Rate: 1e6, Loss: 0.1, LossOf: 100},
 				{Epoch: 2},
 			}, m.paths)
 		}
@@ -222,7 +222,7 @@ func TestExpectTellsTheMachines(t *testing.T) {
 		require.Equal(t, []bool{true}, heard())
 		b.source.Lock()
 		b.source.Moved(time.Now())
-		b.source.Tell(time.Now(), 1000, 1e6, 0.1)
+		b.source.Tell(time.Now(), 1000, 1e6, 0.1, 100)
 		b.source.Unlock()
 		require.Equal(t, []bool{true, true}, heard())
 		b.Expect(0)

@@ -590,6 +590,13 @@ func (c *Controller) Queue() time.Duration { return c.queue }
 // Loss returns the smoothed share of lost packets, from 0 to 1.
 func (c *Controller) Loss() float64 { return c.loss.value }
 
+// LossOf returns how many packets Loss was measured over, at most 256.
+func (c *Controller) LossOf() int { return int(c.loss.count) }
+
+// TrainLost reports how many packets of a train were lost, and how many arrived. They count for
+// Loss, which has little else to go by when the first transfer begins.
+func (c *Controller) TrainLost(lost, arrived int) { c.loss.note(lost, arrived) }
+
 // RTT returns the latest, the smoothed and the minimum round trip, each of which is 0 if unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.min

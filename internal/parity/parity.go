@@ -15,7 +15,7 @@ import "math"
 const Most = 16
 
 // missRate is the acceptable share of chunks or groups of entries with too little parity.
-const missRate = 0.001
+const missRate = 0.003
 
 // Count returns the number of parity shards to send with the given number of shards. Each
 // shard, parity or not, is lost with the probability loss.
@@ -42,24 +42,21 @@ func tooFew(n, parity int, loss float64) float64 {
 	return 1 - sum
 }
 
-// Loss corrects a measured loss rate that is based on few packets. It adds priorWeight
-// packets with a loss rate of priorLoss. The zero Loss has counted no packets.
-type Loss struct{ decided int } // packets counted, at most priorMemory
-
+// Before anything was measured, we expect one packet in a hundred to be lost. This counts as much as
+// a measurement of priorPackets packets, which is the length of a sealed carrier's train.
 const (
-	priorLoss   = 0.02
-	priorWeight = 64 // packets
-	// Packets over which the carrier's controller measures losses (memory in
-	// internal/pace).
-	priorMemory = 256
+	priorLoss    = 0.01
+	priorPackets = 16
 )
 
-// Note counts a packet that the carrier reported as arrived or lost.
-func (l *Loss) Note() { l.decided = min(l.decided+1, priorMemory) }
-
-// Estimate returns the probable loss rate. measured is the loss rate of the counted
-// packets. The fewer were counted, the closer the estimate is to priorLoss.
-func (l *Loss) Estimate(measured float64) float64 {
-	n := float64(l.decided)
-	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)
+// Loss returns how much loss to expect on a path that has lost the given share of that many
+// packets.
+//
+// It's the mean of what the packets and priorLoss suggest, plus one standard deviation (of the beta
+// distribution), because too little parity costs a round trip and too much only some bytes. With
+// few packets that is well above the measured share, and with hundreds just above it.
+func Loss(share float64, packets int) float64 {
+	n := float64(packets + priorPackets)
+	mean := (share*float64(packets) + priorLoss*priorPackets) / n
+	return mean + math.Sqrt(mean*(1-mean)/(n+1))
 }

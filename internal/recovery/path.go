@@ -20,6 +20,7 @@ type Path struct {
 	Window int     // number of bytes that the path holds
 	Rate   float64 // bytes per second
 	Loss   float64 // share of packets that are lost
+	LossOf int     // number of packets that Loss was measured over; a few show little
 	More   bool    // the machines will be given more bulk than they have now
 }
 

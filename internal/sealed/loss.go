@@ -46,6 +46,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 	if result, ok := s.train.takeResult(); ok {
 		s.control.Train(result)
+		s.control.TrainLost(trainPackets-s.train.arrivedOfResult, s.train.arrivedOfResult)
 		s.train.followUp(s.records.Next)
 	}
 }

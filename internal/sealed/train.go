@@ -62,7 +62,8 @@ type train struct {
 	arrivedBytes int                         // without the first packet acked
 	minOffset    time.Duration               // minimum of a packet's round trip minus its arrival
 
-	result pace.Train // the last measurement; Bytes is 0 if there is none
+	result          pace.Train // the last measurement; Bytes is 0 if there is none
+	arrivedOfResult int        // number of packets that it's based on
 }
 
 // running reports whether the fates of some packets are still unknown.
@@ -135,7 +136,7 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 		result.Whole = false
 		result.Trip = 0
 	}
-	*tr = train{final: true, thin: tr.thin, first: tr.first, result: result}
+	*tr = train{final: true, thin: tr.thin, first: tr.first, result: result, arrivedOfResult: tr.arrived}
 	return result, true
 }
 

@@ -304,9 +304,6 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	message := content(partBytes)
 	all := slicesOf(t, &a.out, message)
 	var r repairMaker
-	for range 256 { // then the loss is believed
-		r.loss.Note()
-	}
 	repair := repairsOf(t, &r, &a.out, 0.1)
 	receive := func(s chunk.Slice) {
 		_ = b.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/parity"
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
@@ -214,7 +215,7 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	if !m.ended {
 		return buf, 0, false
 	}
-	r, ok := m.repairs.next(&m.out, m.path.Loss)
+	r, ok := m.repairs.next(&m.out, parity.Loss(m.path.Loss, m.path.LossOf))
 	if !ok {
 		return buf, 0, false
 	}
@@ -236,7 +237,6 @@ func (m *Machine) Unsent(number uint64) {
 // lost. Even a slice that arrived stays queued until the peer acks it, because the peer may have
 // had no memory for it (see keepTimer).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
-	m.repairs.loss.Note()
 	switch {
 	case !arrived:
 		m.Unsent(number)

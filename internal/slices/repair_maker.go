@@ -11,7 +11,6 @@ import (
 // during which there's nothing else to send.
 type repairMaker struct {
 	nextChunk uint64 // the next chunk to make repair slices for
-	loss      parity.Loss
 	sent      uint64 // number of repair slices sent
 
 	// The repair slices of the chunk before nextChunk.
@@ -21,7 +20,7 @@ type repairMaker struct {
 }
 
 // next takes the next repair slice for a chunk that o has in flight. Its shard is valid until the
-// next call. loss is the path's share of lost packets, which decides how many repair slices a chunk
+// next call. loss is the loss rate to expect, which decides how many repair slices a chunk
 // gets.
 func (r *repairMaker) next(o *outbox, loss float64) (slice repair, ok bool) {
 	// Move to the next chunk if the current one has been acked, or if all its repair slices have
@@ -31,7 +30,7 @@ func (r *repairMaker) next(o *outbox, loss float64) (slice repair, ok bool) {
 		if r.nextChunk >= o.chunks.Next {
 			return repair{}, false
 		}
-		r.prepare(o, r.nextChunk, r.loss.Estimate(loss))
+		r.prepare(o, r.nextChunk, loss)
 		r.nextChunk++
 	}
 	slice = r.current
@@ -66,4 +65,4 @@ func (r *repairMaker) split(message []byte, extra int) {
 }
 
 // trim frees the memory of the current chunk.
-func (r *repairMaker) trim() { *r = repairMaker{nextChunk: r.nextChunk, loss: r.loss, sent: r.sent} }
+func (r *repairMaker) trim() { *r = repairMaker{nextChunk: r.nextChunk, sent: r.sent} }

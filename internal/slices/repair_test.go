@@ -54,9 +54,6 @@ func TestMendAnyLoss(t *testing.T) {
 	for range 200 {
 		var o outbox
 		var r repairMaker
-		for range 256 { // then the loss is believed
-			r.loss.Note()
-		}
 		box := newMendBox(8 << 20)
 		message := make([]byte, 1+random.IntN(partBytes))
 		for i := range message {
