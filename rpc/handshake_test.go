@@ -301,7 +301,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 		}
 		inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
 			_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
-			require.ErrorContains(t, err, "HandshakeTimeout: still deciding about the Login after 1s (Config.HandshakeTimeout)")
+			require.ErrorContains(t, err, "HandshakeTimeout: still authenticating the client after 1s (Config.HandshakeTimeout)")
 			synctest.Wait()
 			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
 			require.Zero(t, n.server.HandshakeStats().LoginsFailed)

@@ -131,7 +131,7 @@ func TestLoginCodes(t *testing.T) {
 	require.Regexp(t, `^ann \S{4}… of no machine, but it makes ann a user\n$`, first.stdout, "nobody asked for another user")
 	ann := newMachine(t, server.paste)
 	stranger := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
-	stranger.fails(exitDenied, server.paste, "login", "was used")
+	stranger.fails(exitDenied, server.paste, "login", "used, expired")
 	stranger.fails(exitUsage, []string{"login", server.addr, "ABCD"}, `"ABCD"`, "paste the whole line")
 	code, pin, _ := strings.Cut(server.paste[2], ".")
 	stranger.fails(exitDenied, []string{"login", server.addr, code + "." + strings.Repeat("A", len(pin))}, server.addr, "different fingerprint")
