@@ -219,3 +219,29 @@ func TestFullTrainBehindAThinOne(t *testing.T) {
 
 	require.True(t, thin(time.Microsecond).holdsPayloads())
 }
+
+// TestLossOfATrainIsMeasured loses two packets of a train. The first transfer then knows that the
+// path loses packets, and repairs its end accordingly.
+func TestLossOfATrainIsMeasured(t *testing.T) {
+	s := newStep(t, 10, func(c *SessionConfig) { c.NoTrain = false })
+	s.up.hold = true
+	s.a.Start(s.now, ID{1})
+	s.b.Start(s.now, ID{2})
+	sent := 0
+	for range 40 {
+		a, b := s.build(s.a), s.build(s.b)
+		s.now = s.now.Add(10 * ms)
+		s.deliver(s.a, b...)
+		for _, p := range a {
+			if len(p) == SafePacket {
+				if sent++; sent%8 == 4 {
+					continue
+				}
+			}
+			s.deliver(s.b, p)
+		}
+	}
+	require.GreaterOrEqual(t, sent, trainPackets)
+	require.GreaterOrEqual(t, s.a.Controller().LossOf(), trainPackets)
+	require.InDelta(t, 2./trainPackets, s.a.Controller().Loss(), 0.05)
+}
