@@ -30,7 +30,7 @@ func (c *Conn) canSendBunch(allowed allowance) bool {
 			return true
 		}
 	}
-	return allowed.bulk && c.hasBulk() && c.bulkOpen() && c.repairs.prepareDue(&c.path, &c.levels[bulkLevel])
+	return allowed.bulk && c.hasBulk() && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
 // hasPending reports whether anything is queued on the given number of levels, starting with
@@ -321,7 +321,7 @@ func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 
 	endsRun := e.flags&flagWhole == flagEnd
 	if endsRun && !e.started && ch.isBulk() && c.path.Fates {
-		c.repairs.note(ch, n)
+		c.repairs.noteSent(ch, n)
 	}
 	p.queued = false
 	p.sent = true

@@ -34,7 +34,7 @@ func FuzzParsePacket(f *testing.F) {
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagEnd | byte(Unreliable), channel: 1, sequence: 3, part: 2}, []byte("abc")))
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: trackedFlags, channel: 70}, make([]byte, 70)))
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: trackedFlags | flagWhole, channel: 1}, nil))
-	f.Add(appendRepair([]byte{Protocol, 0, 0, 0, 0, 1}, repair{group: group{channel: 70, flags: flagRepair | flagWhole, count: 3, total: 2, last: 5}, shard: make([]byte, EntryBytes)}))
+	f.Add(appendRepair([]byte{Protocol, 0, 0, 0, 0, 1}, repair{group: group{channel: 70, flags: flagRepair | flagWhole, count: 3, total: 2, lastBytes: 5}, shard: make([]byte, EntryBytes)}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var h packetHeader
 		rest, err := parsePacketHeader(data, &h)
@@ -90,7 +90,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{0, 14, Protocol, flagAcks, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 1, 4}) // names a number that was left out
 	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: trackedFlags, channel: 2}, []byte("abc")))
 	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: trackedFlags, channel: 1}, nil))
-	lone := appendRepair([]byte{Protocol, 0, 0, 0, 0, 9}, repair{group: group{channel: 2, flags: flagRepair | flagEnd, first: 2, count: 3, total: 1, last: 600}, shard: make([]byte, EntryBytes)})
+	lone := appendRepair([]byte{Protocol, 0, 0, 0, 0, 9}, repair{group: group{channel: 2, flags: flagRepair | flagEnd, first: 2, count: 3, total: 1, lastBytes: 600}, shard: make([]byte, EntryBytes)})
 	f.Add(append(binary.BigEndian.AppendUint16(nil, uint16(len(lone))), lone...))
 	stale := binary.BigEndian.AppendUint16(nil, 6+10+EntryBytes)
 	stale = append(stale, packetOf(10, unreliablePart(2, Unreliable, 7, 0, false, EntryBytes))...)

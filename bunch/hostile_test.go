@@ -243,7 +243,7 @@ var attacks = []struct {
 		}
 	}},
 	{"repair bunches that wait, of as many groups and codes as may be", Config{ReceiveLimit: 4 << 20}, 100, func(h *hostile) {
-		for count := 1; count <= maxRepaired; count++ {
+		for count := 1; count <= maxGroupEntries; count++ {
 			for index := range count { // the last of them restores
 				h.sends(0, h.repair(h.own[0], 1, count, min(count, parity.Most), min(index, parity.Most-1)))
 			}
@@ -257,7 +257,7 @@ var attacks = []struct {
 	}},
 	{"a repair bunch for each of 100 channels, and no entry", Config{}, 100, func(h *hostile) {
 		for i := range 1000 {
-			h.sends(0, h.repair(h.own[i%100], 2, maxRepaired, 1+i%parity.Most, 0))
+			h.sends(0, h.repair(h.own[i%100], 2, maxGroupEntries, 1+i%parity.Most, 0))
 		}
 	}},
 	{"pings, and no ack", Config{}, 0, func(h *hostile) {

@@ -167,7 +167,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 			}
 			// The ack reports a delay only for the largest packet.
 			isLargest := p != nil && p == c.sent.At(largest)
-			if i == 0 && isLargest && largest >= c.path.foreign {
+			if i == 0 && isLargest && largest >= c.path.firstOwn {
 				c.sampleRTT(t, p, h.delay)
 			}
 		}
@@ -235,7 +235,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 	if wasLost {
 		c.stats.SpuriousLosses++
 	}
-	if c.path.judges(n) {
+	if c.path.isEvidence(n) {
 		c.congestion.Acked(t, &p.mark, p.size)
 		c.blackHole.Acked(n, p.size > minDatagram)
 		if wasLost {
@@ -308,7 +308,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 		return
 	}
 	n, ok := c.sent.firstInFlight()
-	n = max(n, c.path.foreign)
+	n = max(n, c.path.firstOwn)
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.At(n)
 		if p.fate != inFlight || !p.ackNow && n >= c.loss.Largest {
@@ -357,7 +357,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	c.sent.decide(p, lost)
 	p.lostUntil = t + lostRecordPTOs*c.pto()
 	c.stats.PacketsLost++
-	if c.path.judges(n) {
+	if c.path.isEvidence(n) {
 		c.blackHole.Lost(n, p.size > minDatagram)
 		c.congestion.Lost(&p.mark, p.size)
 	}

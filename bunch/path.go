@@ -6,21 +6,22 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Path is what the carrier (QUIC or sealed packets) knows about the path to the peer. It includes
-// the fates of packets, which means that the carrier reports whether each packet has arrived, and
-// the epoch, a number that rises when packets take another path.
+// Path is what the carrier (QUIC or sealed packets) knows about the path to the peer.
+//
+// Epoch increases when packets begin to take another path. If Fates is set, the carrier reports the
+// fate of each packet, which is whether it arrived or was lost, by calling [Conn.Fate].
 type Path = recovery.Path
 
 // pathState is what we know about the path to the peer.
 //
 // Packets that were sent on an earlier path are called foreign. They may still be acknowledged,
-// but whether they were lost says nothing about the current path.
+// but their fates say nothing about the current path.
 type pathState struct {
 	Path                      // the carrier's latest report
 	since       time.Duration // when we began to use the path
 	lastArrival time.Duration // when the carrier last reported that a packet arrived on it
 
-	foreign      uint64        // packets below this number are foreign
+	firstOwn     uint64        // number of the first packet that isn't foreign
 	foreignUntil time.Duration // when foreign packets count as lost; 0 if the carrier reports it
 }
 
@@ -33,12 +34,12 @@ func (p *pathState) lossy(measured float64) bool {
 	return measured >= playLoss
 }
 
-// judges reports whether the fate of a packet counts as evidence about the path. It doesn't if
-// the packet is foreign, or if the carrier reports fates and thus does its own loss detection
-// and pacing.
-func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
+// isEvidence reports whether the fate of a packet says something about the path. It doesn't if
+// the packet is foreign, and we don't need it if the carrier reports fates, because such a carrier
+// detects losses and paces packets itself.
+func (p *pathState) isEvidence(number uint64) bool { return !p.Fates && number >= p.firstOwn }
 
-// foreignLostAt returns when loseForeign must be called.
+// foreignLostAt returns when to call loseForeign.
 func (p *pathState) foreignLostAt() time.Duration {
 	if p.foreignUntil == 0 {
 		return never
@@ -46,12 +47,14 @@ func (p *pathState) foreignLostAt() time.Duration {
 	return p.foreignUntil
 }
 
-// SetPath is called when the path may have changed. It has changed if Epoch or Fates is
-// different. The change alone causes no retransmissions, since packets in flight may still
-// arrive.
+// SetPath tells the connection what the carrier now knows about the path. If Epoch or Fates differs
+// from the last call, packets take another path from now on. That alone causes no retransmissions,
+// since packets in flight may still arrive.
 //
-// A carrier that reports fates also paces packets and detects losses. We still send probes if
-// nothing is acknowledged.
+// A carrier that sets Fates also detects losses and paces packets, so the connection does neither.
+// It still sends probes if nothing is acknowledged. If Window isn't 0, it is the number of bytes
+// that the path holds. While More is set, the owner has more bulk to queue, so no repair bunches
+// are sent yet.
 func (c *Conn) SetPath(now time.Time, path Path) {
 	t := c.advanceClock(now)
 	if path.Fates != c.path.Fates || path.Epoch != c.path.Epoch {
@@ -66,27 +69,27 @@ func (c *Conn) SetPath(now time.Time, path Path) {
 	}
 }
 
-// switchPath starts over on a new path. rtt is the round trip of the previous path, or 0 if the
+// switchPath starts over on a new path. oldRTT is the round trip of the previous path, or 0 if the
 // carrier doesn't know it.
 //
-// If the previous carrier reported fates, it keeps reporting them for the packets in flight. If
-// it didn't, we declare these packets lost once their acks are overdue.
-func (c *Conn) switchPath(t, rtt time.Duration) {
+// A carrier that reported fates on the previous path keeps reporting them for the packets in
+// flight. Otherwise, we declare these packets lost once their acks are overdue.
+func (c *Conn) switchPath(t, oldRTT time.Duration) {
 	c.endOutage()
 	path := &c.path
 	unreported := !path.Fates && c.sent.packetsInFlight > 0
 	if unreported || path.foreignUntil != 0 {
-		path.foreignUntil = t + recovery.Overdue(max(rtt, c.congestion.Current()), c.peerAckDelay)
+		path.foreignUntil = t + recovery.Overdue(max(oldRTT, c.congestion.Current()), c.peerAckDelay)
 	}
 	path.since = t
-	path.foreign = c.sent.Next
+	path.firstOwn = c.sent.Next
 	c.loss.restart()
 	c.changed = true
 }
 
-// Fate is called by a carrier that reports fates when it knows whether a packet has arrived. If
-// the packet is lost, its contents are retransmitted. If it has arrived, we still wait for the
-// peer to acknowledge it before we free anything.
+// Fate reports whether a packet arrived or was lost. A carrier that sets Path.Fates calls it as soon
+// as it knows. The contents of a lost packet are retransmitted. If the packet arrived, we still wait
+// for the peer to acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	if !c.sent.Has(number) {
@@ -95,10 +98,10 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	p := c.sent.At(number)
 	switch {
 	case p.fate != inFlight:
-		// An ack or a timeout has already decided it.
+		// An ack or a timeout has already decided the fate.
 	case arrived:
 		p.arrived = t
-		if number >= c.path.foreign {
+		if number >= c.path.firstOwn {
 			c.endOutage()
 			c.path.lastArrival = t
 		}
@@ -108,16 +111,21 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// loseForeign declares all foreign packets that are still in flight lost.
+// loseForeign gives up on all foreign packets still in flight.
 func (c *Conn) loseForeign(t time.Duration) {
 	c.path.foreignUntil = 0
-	for n, ok := c.sent.firstInFlight(); ok && n < c.path.foreign; n, ok = c.sent.firstInFlight() {
+	for {
+		n, ok := c.sent.firstInFlight()
+		if !ok || n >= c.path.firstOwn {
+			return
+		}
 		c.losePacket(t, n, c.sent.At(n))
 	}
 }
 
-// loseArrived declares the oldest packet in flight lost although the carrier has reported its
-// arrival. If the peer had kept the packet's contents, it would have acknowledged them by now.
+// loseArrived gives up on the oldest packet in flight, although the carrier reported that it
+// arrived. If the peer had kept the packet's contents, it would have acknowledged them within
+// recovery.KeepTime.
 func (c *Conn) loseArrived(t time.Duration) {
 	n, _ := c.sent.firstInFlight()
 	c.losePacket(t, n, c.sent.At(n))

@@ -164,7 +164,7 @@ func TestGroupsBeginInTheBuffer(t *testing.T) {
 // TestRepairsGiveUpTheirMemory: the memory of repair bunches is freed, even if there's nothing
 // else to free.
 func TestRepairsGiveUpTheirMemory(t *testing.T) {
-	r := repairs{memory: make([]byte, EntryBytes)}
+	r := repairs{currentGroup: currentGroup{memory: make([]byte, EntryBytes)}}
 	require.True(t, r.hasSpare())
 	r.trim()
 	require.False(t, r.hasSpare())
@@ -187,17 +187,17 @@ func TestGroups(t *testing.T) {
 	p.send(0, number, ReliableUnordered, pattern(MaxBunchBytes, 0))
 	g, unacked, ok := groupOf(ch, ch.next-1)
 	require.True(t, ok)
-	require.Equal(t, group{channel: number, flags: flagRepair | flagEnd | byte(ReliableUnordered), first: ch.next - maxRepaired, count: maxRepaired, last: MaxBunchBytes % EntryBytes}, g)
-	require.Equal(t, maxRepaired, unacked)
+	require.Equal(t, group{channel: number, flags: flagRepair | flagEnd | byte(ReliableUnordered), first: ch.next - maxGroupEntries, count: maxGroupEntries, lastBytes: MaxBunchBytes % EntryBytes}, g)
+	require.Equal(t, maxGroupEntries, unacked)
 	before, unacked, ok := groupOf(ch, g.first-1)
 	require.True(t, ok)
-	count := maxParts - maxRepaired
-	require.Equal(t, group{channel: number, flags: flagRepair | flagBegin | byte(ReliableUnordered), first: g.first - uint64(count), count: count, last: EntryBytes}, before)
+	count := maxParts - maxGroupEntries
+	require.Equal(t, group{channel: number, flags: flagRepair | flagBegin | byte(ReliableUnordered), first: g.first - uint64(count), count: count, lastBytes: EntryBytes}, before)
 	require.Equal(t, count, unacked)
 	p.send(0, number, Reliable, pattern(3500, 0))
 	g, unacked, ok = groupOf(ch, ch.next-1)
 	require.True(t, ok)
-	require.Equal(t, group{channel: number, flags: flagRepair | flagWhole, first: ch.next - 4, count: 4, last: 200}, g)
+	require.Equal(t, group{channel: number, flags: flagRepair | flagWhole, first: ch.next - 4, count: 4, lastBytes: 200}, g)
 	require.Equal(t, 4, unacked)
 	p.send(0, number, Reliable, pattern(2500, 0))
 	_, _, ok = groupOf(ch, ch.next-1)

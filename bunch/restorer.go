@@ -133,7 +133,7 @@ func groupEntriesOf(ch *channel, g group) groupEntries {
 	for i := range e.all {
 		size := EntryBytes
 		if i == g.count-1 {
-			size = g.last
+			size = g.lastBytes
 		}
 		s, known := ch.partial(g.first + uint64(i))
 		if !known {
@@ -206,6 +206,6 @@ func (e groupEntries) restore(set *repairSet) (restored []slot) {
 	first, last := &e.all[0], &e.all[set.count-1]
 	first.flags |= set.flags & flagBegin
 	last.flags |= set.flags & flagEnd
-	last.payload = last.payload[:set.last] // without the padding
+	last.payload = last.payload[:set.lastBytes] // without the padding
 	return slices.DeleteFunc(e.all, func(s slot) bool { return s.state == full })
 }

@@ -27,7 +27,7 @@ func TestRepairsRefused(t *testing.T) {
 		code    Code
 	}{
 		"index":                {flagEnd, repairOf(1, 3, 4, 4, 5), BunchDataOverflow},
-		"too many entries":     {flagEnd, repairOf(1, maxRepaired+1, 4, 0, 5), BunchDataOverflow},
+		"too many entries":     {flagEnd, repairOf(1, maxGroupEntries+1, 4, 0, 5), BunchDataOverflow},
 		"last entry too large": {flagEnd, repairOf(1, 3, 4, 0, EntryBytes+1), BunchDataOverflow},
 		"last entry too small": {0, repairOf(1, 3, 4, 0, 5), BunchDataOverflow},
 		"too far ahead":        {flagEnd, repairOf(300, 3, 4, 0, 5), MaxReliableExceeded},
@@ -144,11 +144,11 @@ func TestRepairsInPieces(t *testing.T) {
 // half of every entry has arrived, in as many ranges as possible.
 func BenchmarkRestoreWorst(b *testing.B) {
 	for b.Loop() {
-		set := &repairSet{group: group{flags: flagRepair | flagBegin, count: maxRepaired, total: parity.Most, last: EntryBytes}}
+		set := &repairSet{group: group{flags: flagRepair | flagBegin, count: maxGroupEntries, total: parity.Most, lastBytes: EntryBytes}}
 		for i := range parity.Most {
 			set.Add(i, make([]byte, EntryBytes))
 		}
-		e := groupEntries{all: make([]slot, maxRepaired)}
+		e := groupEntries{all: make([]slot, maxGroupEntries)}
 		for i := range maxCuts + 2 {
 			e.cuts = append(e.cuts, uint16(i*EntryBytes/(maxCuts+1)))
 		}
@@ -323,11 +323,11 @@ func repairedMessages(channel uint64, sizes []int) (all []slot, repairs [][]byte
 		}
 		all[begin].flags |= flagBegin
 		all[len(all)-1].flags |= flagEnd
-		for run := range slices.Chunk(all[begin:], maxRepaired) {
-			g := group{channel: channel, first: uint64(1 + begin), count: len(run), total: 5, last: len(run[len(run)-1].payload)}
+		for run := range slices.Chunk(all[begin:], maxGroupEntries) {
+			g := group{channel: channel, first: uint64(1 + begin), count: len(run), total: 5, lastBytes: len(run[len(run)-1].payload)}
 			g.flags = flagRepair | run[0].flags | run[len(run)-1].flags
 			begin += len(run)
-			shards := make([][]byte, 0, maxRepaired+g.total)
+			shards := make([][]byte, 0, maxGroupEntries+g.total)
 			for _, e := range run {
 				shards = append(shards, e.payload)
 			}
@@ -365,7 +365,7 @@ func checkRestorer(t testing.TB, m *restorer) {
 // affect the repair bunches.
 func TestRepairsOfAnotherChannel(t *testing.T) {
 	var r restorer
-	g := group{channel: 1, flags: flagRepair | flagWhole, first: 1, count: 4, total: 2, last: EntryBytes}
+	g := group{channel: 1, flags: flagRepair | flagWhole, first: 1, count: 4, total: 2, lastBytes: EntryBytes}
 	require.Empty(t, r.receive(&channel{number: 1}, repair{group: g, shard: make([]byte, EntryBytes)}))
 	require.Empty(t, r.entryReceived(&channel{number: 3, expected: 10}, 2))
 	require.Equal(t, 1, r.held)

@@ -7,9 +7,9 @@ import (
 
 const (
 	// trimAfter is the interval at which unused memory is freed. Memory is freed if it wasn't
-	// needed for a whole interval, so it may be kept for up to two. Ten seconds is long enough
+	// needed for a whole interval, so it may be kept for up to two. The interval is long enough
 	// for the next burst of play (the game's own traffic) to reuse the memory, and short enough
-	// for the memory of a transfer to be released soon.
+	// for the memory of a transfer to be freed soon.
 	trimAfter = 10 * time.Second
 
 	// trimBulkAfter replaces trimAfter while there's more spare memory than play needs, because
@@ -21,7 +21,7 @@ const (
 )
 
 // Advance runs the timers that have expired by now. It returns an error if the connection has
-// ended, for example because the peer was silent for longer than Config.IdleTimeout.
+// ended, for example because the peer acknowledged nothing for Config.IdleTimeout.
 //
 // A new timer must be added to NextTimeout as well.
 func (c *Conn) Advance(now time.Time) error {
@@ -30,8 +30,8 @@ func (c *Conn) Advance(now time.Time) error {
 		return c.err
 	}
 
-	// Lost packets go first, because probes and idleness are only about packets that are still
-	// in flight.
+	// Detect losses first, because probes and the idle timeout are only about packets that are
+	// still in flight.
 	if t >= c.loss.nextAt() {
 		c.detectLosses(t)
 	}
@@ -60,8 +60,8 @@ func (c *Conn) Advance(now time.Time) error {
 	return nil
 }
 
-// NextTimeout returns when Advance must be called next, followed by AppendPacket, unless
-// another event comes first. ok is false if no timer is set.
+// NextTimeout returns when to call Advance and then AppendPacket, unless another event comes
+// first. ok is false if no timer is set.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
@@ -106,8 +106,8 @@ func (c *Conn) timedOut(t time.Duration) *Error {
 }
 
 // limitProbeAt returns when to ask the peer for a higher limit because something is blocked. The
-// timer isn't set while packets are in flight, whose acks may bring the limit, or if the next
-// packet asks for it anyway.
+// timer isn't set while packets are in flight, since their acks may raise the limit, or if the next
+// packet asks anyway.
 func (c *Conn) limitProbeAt() time.Duration {
 	if !c.flow.blocked || c.sent.packetsInFlight > 0 || c.flow.askDue {
 		return never
@@ -117,7 +117,7 @@ func (c *Conn) limitProbeAt() time.Duration {
 }
 
 // idleAt returns when the connection ends because the peer acknowledges nothing. The timer is only
-// set while an ack is outstanding.
+// set while packets are in flight.
 func (c *Conn) idleAt() time.Duration {
 	if c.sent.packetsInFlight == 0 {
 		return never
@@ -139,7 +139,7 @@ func (c *Conn) trimAt() time.Duration {
 	return c.trimmedAt + trimAfter
 }
 
-// trim frees memory that hasn't been used since the last call. As a result, a connection
+// trim frees memory that hasn't been used since the last call. As a result, a connection's memory
 // shrinks soon after a transfer, even while play goes on.
 func (c *Conn) trim() {
 	c.trimmedAt = c.now

@@ -329,12 +329,12 @@ func (h header) check(length int) error {
 // A group is a range of consecutive entries of one long message that are protected by the same
 // repair bunches.
 type group struct {
-	channel uint64
-	flags   byte   // flagRepair, the delivery, and whether the message begins and ends in the group
-	first   uint64 // sequence of its first entry
-	count   int    // entries
-	total   int    // repair bunches, 1 to 16
-	last    int    // bytes in its last entry: EntryBytes, unless the message ends with it
+	channel   uint64
+	flags     byte   // flagRepair, the delivery, and whether the message begins and ends in the group
+	first     uint64 // sequence of its first entry
+	count     int    // entries
+	total     int    // repair bunches, 1 to 16
+	lastBytes int    // bytes in its last entry: EntryBytes, unless the message ends with it
 }
 
 // A repair is a repair bunch: one of the parity shards of a group.
@@ -353,7 +353,7 @@ func appendRepair(b []byte, r repair) []byte {
 	b = appendVarint(append(b, r.flags), r.channel)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.first))
 	b = append(b, byte(r.count-1), byte((r.total-1)<<4|r.index))
-	b = binary.BigEndian.AppendUint16(b, uint16(r.last))
+	b = binary.BigEndian.AppendUint16(b, uint16(r.lastBytes))
 	return append(b, r.shard...)
 }
 
@@ -381,12 +381,12 @@ func parseRepair(h header, b []byte) (r repair, err error) {
 	r.count = int(b[2]) + 1
 	r.total = int(b[3]>>4) + 1
 	r.index = int(b[3] & 0x0f)
-	r.last = int(binary.BigEndian.Uint16(b[4:]))
+	r.lastBytes = int(binary.BigEndian.Uint16(b[4:]))
 	r.shard = b[repairFieldBytes:]
-	if r.count > maxRepaired || r.index >= r.total ||
-		r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
+	if r.count > maxGroupEntries || r.index >= r.total ||
+		r.lastBytes > EntryBytes || r.lastBytes < EntryBytes && r.flags&flagEnd == 0 {
 		return r, fmt.Errorf("repair bunch %d of %d for %d entries, the last of %d bytes, is impossible",
-			r.index, r.total, r.count, r.last)
+			r.index, r.total, r.count, r.lastBytes)
 	}
 	return r, nil
 }
