@@ -292,7 +292,7 @@ func (a *Actor) sendMissingItems(o *opening) {
 	// as missing.
 	o.conn.shown.state.undoInFlight(o)
 	for o.lacks&a.class.lists != 0 {
-		var sent sentState
+		var sent sentUpdate
 		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
 		if err := a.send(o, stateMessage, b); err != nil {
 			a.world.log.Error("last items not sent", "conn", o.conn, "actor", a, "error", err)

@@ -89,7 +89,7 @@ func TestClientThatAcknowledgesNothing(t *testing.T) {
 			}
 			n.tick(1)
 			s := &n.conns[0].shown.state
-			most = max(most, len(s.sent.records))
+			most = max(most, len(s.sent.updates))
 		}
 		s := &n.conns[0].shown.state
 		t.Logf("records %d, dirty %d, err %v", most, len(s.dirty), n.conns[0].Err())

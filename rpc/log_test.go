@@ -122,7 +122,7 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 			c.world.logs.Opened(c, a, 1)
 			c.world.logs.Closed(c, a, 1, Destroyed)
 			c.world.logs.Actor(logs.Relevancy, "relevant", c, a)
-			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.backlog)
+			c.world.logs.Updates(c, c.shown.state.budget.lastUsed, len(c.shown.state.dirty), c.shown.state.behind)
 		})
 		require.Zero(t, allocs)
 	})

@@ -34,9 +34,9 @@ func TestHeldBackByTheLastActor(t *testing.T) {
 		full := 0
 		for range 30 {
 			n.tick(1)
-			if a.openings[0].lacks != 0 && out.room.lastUsed > 0 {
+			if a.openings[0].lacks != 0 && out.budget.lastUsed > 0 {
 				full++
-				require.True(t, out.backlog)
+				require.True(t, out.behind)
 			}
 		}
 		require.Positive(t, full)

@@ -54,7 +54,7 @@ func (w *World) replicate(now time.Time) {
 		if c.server {
 			c.retryDismissals()
 			c.sendState(now)
-			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.backlog)
+			c.world.logs.Updates(c, c.shown.state.budget.lastUsed, len(c.shown.state.dirty), c.shown.state.behind)
 		}
 	}
 }
@@ -240,10 +240,10 @@ type opening struct {
 	listsInFlight int             // list updates whose fate isn't known yet
 	queuedCalls   outbox.Calls    // of ForceQueue methods, until the states have been sent
 
-	// Competition for room in a Flush.
+	// Competition for the budget of a Flush.
 	enqueued bool      // the opening is in stateOutbox.dirty
 	since    time.Time // when the last update was handed over, or when the actor opened
-	claim    float64   // result of urgency, while stateOutbox.sort runs
+	sortKey  float64   // result of urgency, while stateOutbox.sort runs
 
 	// If closePending is set, the actor has passed from this client to another owner. Nothing is
 	// sent anymore, and the opening closes as soon as the client has acknowledged the open, unless
@@ -285,7 +285,7 @@ func (o *opening) receives(m *method) bool {
 // queueCall queues a call of a ForceQueue method until the states have been sent. If too many bytes
 // of calls are already waiting, it drops the call.
 func (o *opening) queueCall(m *method, call []byte) error {
-	if limit := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > limit {
+	if limit := o.conn.maxUpdateBytes() - binary.MaxVarintLen16; len(call) > limit {
 		return errorf("rpc: %v to %v: call has %d bytes; the limit for ForceQueue is %d: %w",
 			m, o.conn, len(call), limit, bunch.ErrBunchTooLarge)
 	}
@@ -387,7 +387,7 @@ func (o *opening) settled() bool {
 // If no newer update has been handed over since, undoUpdate also restores the opening's urgency
 // from before the update. Otherwise an opening whose update was taken back would go to the end of
 // the queue, behind all openings whose updates were never handed over.
-func (o *opening) undoUpdate(sent *sentState) {
+func (o *opening) undoUpdate(sent *sentUpdate) {
 	if sent.list {
 		first := bits.TrailingZeros64(uint64(sent.fields))
 		o.lists[o.actor.class.stateOf(first).list].Add(sent.items)
@@ -415,7 +415,7 @@ func (o *opening) markLists(census bool) {
 
 // appendList appends an update of the first list with items that the client lacks, and records
 // the update's contents in sent.
-func (o *opening) appendList(b []byte, sent *sentState) []byte {
+func (o *opening) appendList(b []byte, sent *sentUpdate) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(itemReplica)
 		if !ok || o.lacks&list.declaration().mask() == 0 {
@@ -425,7 +425,7 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 		lacks := &o.lists[d.list]
 		sent.fields = d.mask()
 		b = state.AppendMask(b, sent.fields, o.actor.class.fields)
-		b, sent.items = lacks.Take(b, sent.items, list, o.conn.maxUpdate())
+		b, sent.items = lacks.Take(b, sent.items, list, o.conn.maxUpdateBytes())
 		if lacks.Empty() {
 			o.lacks &^= sent.fields
 		}
