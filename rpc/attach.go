@@ -128,7 +128,7 @@ func linkError(err error) error {
 type HandshakeStats struct {
 	Open    int    // handshakes in progress
 	Begun   uint64 // handshakes begun; below Config.RetryAbove, this includes forged first packets
-	Retries uint64 // first packets answered by a Retry, which makes the client prove its address
+	Retries uint64 // first packets answered by a Retry, which validates the client's address
 
 	// Refused counts clients that hit a limit: MaxHandshakes, MaxConns, or a limit per address.
 	// A client that QUIC refuses counts once for each packet.
@@ -230,11 +230,11 @@ func (w *World) evict(c *Conn) {
 	}
 	busy := &CloseError{
 		Code:   ServerBusy,
-		Reason: "handshake ended to make room for another client: the server or the client's address reached its limit (Config.MaxHandshakes, MaxHandshakesPerAddress, MaxConns, MaxConnsPerAddress)",
+		Reason: "handshake ended to make room for another client: the server or the client's address reached a limit (Config.MaxHandshakes, MaxHandshakesPerAddress, MaxConns, MaxConnsPerAddress)",
 	}
 
-	// Conn.abort does nothing on a connection that is already closing. Abort the link directly,
-	// so that a connection that is still sending its refusal gives up its slot, too.
+	// Abort the link directly, because Conn.abort does nothing on a connection that is already
+	// closing. A connection that is still sending its refusal must give up its slot, too.
 	c.life.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
@@ -300,14 +300,14 @@ func DialPacket(
 	d := dialer{world: world, socket: socket, addrs: []net.Addr{addr}, tls: config}
 	c, err := d.dial(ctx)
 	if err != nil {
-		return nil, errorf("rpc: Dial %v: %w", addr, err)
+		return nil, errorf("rpc: DialPacket to %v: %w", addr, err)
 	}
 	return c, nil
 }
 
-// Backoff of a client that is refused because of other handshakes. Pauses start at firstPause and
-// double up to maxPause. Each pause is shortened by a random amount, up to half, to spread the
-// clients out.
+// The backoff for a client that is refused because the server is busy with other handshakes. Pauses
+// start at firstPause and double up to maxPause. Each pause is shortened by a random amount, up to
+// half, to spread the clients out.
 //
 // A server admits about a hundred clients a second, and a refusal costs it one packet, so neither
 // value is critical.
@@ -321,13 +321,13 @@ type dialer struct {
 	world  *World
 	socket net.PacketConn // the caller's; if nil, each attempt opens a socket of its own
 	addrs  []net.Addr     // addresses of the server
-	host   string         // for TLS; empty if the caller has given an address
+	host   string         // for TLS; empty if the caller passed an address instead
 	tls    *tls.Config
 }
 
-// dial makes attempts until the server has room for the handshake. When the time left before
-// HandshakeTimeout or ctx's deadline is too short for another pause, it gives up and returns the
-// server's refusal.
+// dial makes attempts for as long as the server refuses them because it's busy. When the time left
+// before HandshakeTimeout or ctx's deadline is too short for another pause, dial gives up and
+// returns the refusal.
 func (d *dialer) dial(ctx context.Context) (*Conn, error) {
 	until := time.Now().Add(d.world.config.HandshakeTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
@@ -337,7 +337,7 @@ func (d *dialer) dial(ctx context.Context) (*Conn, error) {
 	for longest := firstPause; ; longest = min(2*longest, maxPause) {
 		c, err := d.attempt(ctx)
 		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
-			// This attempt had no time to get an answer. The last refusal is more informative.
+			// This attempt had no time to get an answer, so the last refusal is more informative.
 			return nil, refused
 		}
 		pause := longest - rand.N(longest/2)
@@ -353,7 +353,7 @@ func (d *dialer) dial(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// serverBusy reports whether err is the refusal of a server that is busy with other handshakes,
+// serverBusy reports whether err is a refusal from a server that is busy with other handshakes,
 // which is a temporary condition.
 func serverBusy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
@@ -378,7 +378,7 @@ func (d *dialer) attempt(ctx context.Context) (*Conn, error) {
 	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
 		return nil, &CloseError{
 			Code:   ServerBusy,
-			Reason: "the server refused the handshake, because it or the client's address has reached a limit",
+			Reason: "the server refused the handshake: it or the client's address has reached a limit",
 			Remote: true,
 			cause:  refused.Unwrap(),
 		}
@@ -411,11 +411,11 @@ func (d *dialer) open() (sharedSocket, error) {
 	return socket, nil
 }
 
-// A sharedSocket is a UDP socket of QUIC, which sealed packets use as well if Config.Sealed is set.
+// A sharedSocket is a UDP socket for QUIC and, if Config.Sealed is set, for sealed packets as well.
 type sharedSocket struct {
 	quic    net.PacketConn // what QUIC reads from and writes to
 	sealed  *sealed.Socket // for sealed packets; nil without Config.Sealed
-	release func()         // must be called once neither of them is in use
+	release func()         // must be called once neither uses the socket
 }
 
 // shareSocket wraps a socket so that QUIC and sealed packets can share it. If the system refuses

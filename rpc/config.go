@@ -217,18 +217,20 @@ type Config struct {
 
 	// Per-address limits. An address is an IPv4 address or a /64 of IPv6.
 	//
-	// A client isn't charged to an address until it has proven that it receives packets there.
-	// Otherwise an attacker could lock out the address's owner by forging the address. None of
-	// these limits apply to carriers without an address.
+	// A client isn't charged to an address until the address is validated (RFC 9000, section 8),
+	// which means that the client has shown that it receives packets there. Otherwise an attacker
+	// could lock out the address's owner by forging the address. None of these limits apply to
+	// carriers without an address.
 	//
-	// While RetryAbove or more handshakes are in progress, a new client must first prove its
-	// address in response to a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
-	// MaxHandshakes; negative means that every client must prove its address. A Retry costs the
-	// client a round trip, but doesn't cost the server any state. Forged first packets therefore
-	// never occupy more than RetryAbove of the handshake slots that MaxHandshakes provides.
+	// While RetryAbove or more handshakes are in progress, a new client's address must first be
+	// validated by a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
+	// MaxHandshakes; negative means that every client's address must be validated. A Retry costs
+	// the client a round trip, but doesn't cost the server any state. Forged first packets
+	// therefore never occupy more than RetryAbove of the handshake slots that MaxHandshakes
+	// provides.
 	//
-	// If four clients of an address have begun their handshakes without proving it, further clients
-	// must prove that address in any case, until it has been silent for 10 to 20 s.
+	// If four clients at an address begin their handshakes while it is unvalidated, it must be
+	// validated for further clients in any case, until it has been silent for 10 to 20 s.
 	RetryAbove int
 
 	// MaxHandshakesPerAddress is the maximum number of clients per address that may be in their

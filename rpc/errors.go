@@ -166,8 +166,8 @@ const (
 	// ServerBusy means that the number of handshakes has reached Config.MaxHandshakes or
 	// MaxHandshakesPerAddress. Since there may be room a moment later, Dial retries automatically.
 	//
-	// Dial also retries if Config.MaxConnsPerAddress is reached and the client had to prove its
-	// address, because QUIC has only one code for both cases.
+	// Dial also retries if Config.MaxConnsPerAddress is reached and the client's address had to be
+	// validated, because QUIC has only one code for both cases.
 	ServerBusy
 )
 

@@ -204,7 +204,7 @@ func TestInitialFlood(t *testing.T) {
 	require.LessOrEqual(t, more, 4*limit+20, "quic-go has three or four a handshake")
 	require.Less(t, grown, 32<<20)
 	require.Less(t, amplified, 3.0)
-	warned := log.With("new clients must prove their address")
+	warned := log.With("address validation required for new clients")
 	require.NotEmpty(t, warned)
 	require.LessOrEqual(t, uint64(len(warned)), lasted+1, "one a second")
 }
@@ -243,9 +243,9 @@ func TestRetryLogSaysWhy(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close(0, "end of test")
 	}
-	warned := log.With("new clients must prove their address")
+	warned := log.With("address validation required for new clients")
 	require.NotEmpty(t, warned)
-	require.Contains(t, warned[0], `why="several clients at this address began a handshake without proving it"`)
+	require.Contains(t, warned[0], `reason="several unvalidated handshakes from this address"`)
 }
 
 func TestRetryAlways(t *testing.T) {
@@ -311,7 +311,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		want   string
 	}{
 		{Config{MaxConnsPerAddress: 1}, ServerFull, "connection limit of 1 reached for 127.0.0.1/32 (Config.MaxConnsPerAddress)"},
-		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server refused the handshake, because it or the client's address has reached a limit"},
+		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server refused the handshake: it or the client's address has reached a limit"},
 	} {
 		server := newTestWorld(t, row.config)
 		listener, err := Listen("127.0.0.1:0", serverTLS, server.World)

@@ -16,33 +16,34 @@ import (
 	"github.com/quivernet/quiver/internal/quicconn"
 )
 
-// A Listener accepts connections for a world. Its methods are safe for concurrent use.
+// A Listener accepts connections for a world over a UDP socket. Its methods are safe for concurrent
+// use.
 type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
 
 	socket    sharedSocket
-	ownSocket net.PacketConn  // the socket that Listen has opened; nil if it's the caller's
-	paths     *quicconn.Paths // limits packets to addresses that no client has proven
+	ownSocket net.PacketConn  // the socket that Listen opened; nil if it's the caller's
+	paths     *quicconn.Paths // limits packets to unvalidated addresses (RFC 9000, section 8)
 
-	// The goroutine in accept.
+	// The goroutine that runs accept.
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
 	mu          sync.Mutex // guards the fields below
 	conns       map[*Conn]*quic.Conn
-	lingerUntil time.Time // until when connections that have ended still answer: see lingerTime
+	lingerUntil time.Time // ended connections keep answering until then; see lingerTime
 
 	closeOnce func() error // calls shutdown once
 }
 
-// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts
-// connections for world. config needs a certificate.
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for
+// world. config must have a certificate.
 //
-// If a server restarts with the same certificate, it resets the connections of its previous
-// process (RFC 9000, section 10.3). Clients learn this as soon as they send something, which takes
-// no longer than KeepAlive, rather than after IdleTimeout.
+// If a server restarts with the same certificate, it resets the connections from its previous
+// process (RFC 9000, section 10.3). Clients notice when they next send something, which is within
+// KeepAlive. Otherwise, they would only notice after IdleTimeout.
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -61,20 +62,20 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	return l, nil
 }
 
-// ListenPacket is like Listen, but uses the caller's socket. The caller must close the socket
-// after closing the listener.
+// ListenPacket is like Listen, but uses the caller's socket, which the caller must close after
+// closing the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
 	if world == nil {
-		return nil, errors.New("rpc: Listen for a nil *World")
+		return nil, errors.New("rpc: cannot listen for a nil *World")
 	}
 	if !hasCertificate(config) {
-		return nil, errors.New("rpc: Listen requires a TLS config with a certificate; see cert.Development")
+		return nil, errors.New("rpc: a listener requires a TLS config with a certificate: see cert.Development")
 	}
 	world.freeze()
 	if err := world.lobby.addListener(); err != nil {
 		return nil, err
 	}
-	paths := quicconn.NewPaths(world.logUnproven)
+	paths := quicconn.NewPaths(world.logUnvalidated)
 	shared := world.shareSocket(socket, paths)
 	l := &Listener{
 		world:     world,
@@ -87,7 +88,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	l.listener, err = l.transport.Listen(quicconn.TLS(config, ""), world.config.quic())
 	if err != nil {
 		_ = l.release()
-		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
+		return nil, errorf("rpc: listen on %v: %w", socket.LocalAddr(), err)
 	}
 	l.closeOnce = sync.OnceValue(l.shutdown)
 	paths.Follow(l.remotes)
@@ -97,7 +98,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	return l, nil
 }
 
-// release closes the transport and gives up the socket, which it closes if Listen has opened it.
+// release closes the transport and releases the socket, closing it if Listen opened it.
 func (l *Listener) release() error {
 	err := l.transport.Close()
 	l.socket.release()
@@ -120,9 +121,9 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 	return &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
-		VerifySourceAddress: func(addr net.Addr) bool { return w.verifySource(addr, paths.MustProve(addr)) },
+		VerifySourceAddress: func(addr net.Addr) bool { return w.verifySourceAddress(addr, paths.MustProve(addr)) },
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-			ctx, err := w.onInitial(ctx, client)
+			ctx, err := w.connContext(ctx, client)
 			if err == nil {
 				paths.Begin(ctx, client.RemoteAddr, client.AddrVerified)
 			}
@@ -133,10 +134,11 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 	}
 }
 
-// verifySource is quic.Transport's VerifySourceAddress. quic-go calls it for every first packet
-// without a valid token, and sends the client a Retry if the result is true. addr may be forged.
-// crowded means that other clients at that address have begun their handshakes without proving it.
-func (w *World) verifySource(addr net.Addr, crowded bool) bool {
+// verifySourceAddress implements quic.Transport.VerifySourceAddress. quic-go calls it for every
+// first packet without a valid token. If the result is true, quic-go sends the client a Retry to
+// validate addr, which may be forged. crowded is set if several clients at that address began a
+// handshake while it was unvalidated.
+func (w *World) verifySourceAddress(addr net.Addr, crowded bool) bool {
 	must, open := w.lobby.decideRetry(crowded)
 	if !must {
 		return false
@@ -144,27 +146,27 @@ func (w *World) verifySource(addr net.Addr, crowded bool) bool {
 	// quic-go queues only eight Retries for the goroutine that sends them, and drops the rest,
 	// so give that goroutine a chance to run.
 	runtime.Gosched()
-	cause, why := logs.Retry, "handshakes have reached Config.RetryAbove"
+	event, reason := logs.Retry, "handshakes have reached Config.RetryAbove"
 	if crowded {
-		cause, why = logs.SharedAddress, "several clients at this address began a handshake without proving it"
+		event, reason = logs.SharedAddress, "several unvalidated handshakes from this address"
 	}
-	w.logs.Stranger(cause, "new clients must prove their address",
-		"addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "why", why)
+	w.logs.Stranger(event, "address validation required for new clients",
+		"addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "reason", reason)
 	return true
 }
 
-// logUnproven logs that paths has dropped a QUIC packet.
-func (w *World) logUnproven(to net.Addr) {
-	w.logs.Stranger(logs.Unverified, "QUIC packets dropped: no client has proven this address",
-		"addr", to)
+// logUnvalidated logs that paths dropped a QUIC packet.
+func (w *World) logUnvalidated(to net.Addr) {
+	w.logs.Stranger(logs.Unverified, "QUIC packets dropped: address not validated", "addr", to)
 }
 
 // slotKey is the context key for the client's handshakeSlot in the context of a QUIC connection.
 type slotKey struct{}
 
-// onInitial is quic.Transport's ConnContext, which quic-go calls before it creates any state for
-// a client. It reserves a handshake slot. An error refuses the client.
-func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+// connContext implements quic.Transport.ConnContext, which quic-go calls before it creates any
+// state for a client. connContext reserves a handshake slot, or returns an error to refuse the
+// client.
+func (w *World) connContext(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	slot, evicted, full := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(evicted)
 	if refused := serverFull(full); refused != nil {
@@ -179,16 +181,19 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 // Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns
-// when they have ended and the socket is closed. To close connections with a code and reason of
-// the game's choice, call [World.Close] first.
+// Close stops accepting and closes the listener's connections with HostClosedConnection. It returns
+// when they have ended and the listener no longer uses the socket, which Close also closes if
+// Listen opened it. To choose the code and reason for the connections, call [World.Close] first.
 //
-// Close takes no more than about two seconds. It returns at once if there are no connections and
-// none was closed a moment ago, or if all of their clients have been silent for a while.
+// In case the close is lost, closed connections keep answering their clients for three probe
+// timeouts (RFC 9000, section 10.2), but no more than a second. Close waits for that, so it takes
+// up to about two seconds. It returns at once if there are no connections and none was closed that
+// recently, or if all clients have been silent for that long.
 func (l *Listener) Close() error { return l.closeOnce() }
 
-// shutdown closes all connections, and then the socket. The order matters: once accept has
-// returned, snapshot finds every connection, and the socket must outlive the last answer.
+// shutdown closes all connections and then releases the socket. It waits for accept first, so that
+// snapshot finds every connection, and releases the socket last, because connections keep answering
+// for their linger time.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -206,8 +211,8 @@ func (l *Listener) shutdown() error {
 }
 
 // lingerTime returns how long a closed connection should keep answering the peer's packets. A peer
-// that has not received our close keeps sending, and only an answer tells it to stop. lingerTime
-// returns 0 if the peer has already been silent for that long, since it then has nothing to send.
+// that hasn't received our close keeps sending until we answer. lingerTime returns 0 if the peer
+// has already been silent for as long, because it won't send anything that needs an answer.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
 	if c.link.Silence() >= linger {
@@ -216,7 +221,7 @@ func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	return linger
 }
 
-// snapshot returns the connections, and the time for which ended connections must still answer.
+// snapshot returns the connections, and how long ended connections must keep answering.
 func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,19 +257,20 @@ func (l *Listener) accept(ctx context.Context) {
 
 // adopt attaches an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
+	// The handshake has validated the address. Tell paths before attach, which starts sending.
 	l.paths.Prove(conn.RemoteAddr())
 	slot, _ := conn.Context().Value(slotKey{}).(*handshakeSlot)
 	c := newServerConn(l.world, quicconn.NewCarrier(conn, l.socket.sealed))
 	if err := l.world.attach(c, slot); err != nil {
-		return // attach has logged the refusal
+		return // attach logged the refusal
 	}
 	l.track(c, conn)
-	// Prove the address again, because paths may have rebuilt its set of addresses before track
-	// listed the connection, and so without this address.
+	// Tell paths again, because it may have rebuilt its set of addresses since the first call. The
+	// connection wasn't listed then, so the new set lacks its address.
 	l.paths.Prove(conn.RemoteAddr())
 }
 
-// track lists a connection until it ends.
+// track keeps a connection in conns until it ends.
 func (l *Listener) track(c *Conn, conn *quic.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -154,10 +154,10 @@ func (l *lobby) addListener() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client.Load() {
-		return errorf("rpc: Listen on a world that has connected to a server: use another World: %w", ErrWrongRole)
+		return errorf("rpc: cannot listen for a world that has connected to a server: use another World: %w", ErrWrongRole)
 	}
 	if l.closed != nil {
-		return errorf("rpc: Listen on a closed world: %w", ErrClosed)
+		return errorf("rpc: cannot listen for a closed world: %w", ErrClosed)
 	}
 	l.listeners++
 	return nil
@@ -170,9 +170,9 @@ func (l *lobby) removeListener() {
 	l.listeners--
 }
 
-// decideRetry decides whether a new client must prove its address first, and counts a Retry if so.
-// It also returns the number of open handshakes. If crowded is true, the client must always prove
-// its address.
+// decideRetry decides whether a new client's address must be validated first, and counts a Retry if
+// so. It also returns the number of open handshakes. If crowded is set, the address must always be
+// validated.
 func (l *lobby) decideRetry(crowded bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,7 +30,7 @@ func TestNilsAreNamed(t *testing.T) {
 
 	serverTLS, clientTLS := credentials(t)
 	_, err := Listen("127.0.0.1:0", serverTLS, nil)
-	require.ErrorContains(t, err, "Listen for a nil *World")
+	require.ErrorContains(t, err, "cannot listen for a nil *World")
 	_, err = Dial(t.Context(), "127.0.0.1:1", clientTLS, nil)
 	require.ErrorContains(t, err, `Dial "127.0.0.1:1" for a nil *World`)
 	_, err = DialPacket(t.Context(), nil, nil, clientTLS, nil)
