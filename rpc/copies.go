@@ -40,11 +40,11 @@ func (s *copies) remove(a *Actor) {
 	}
 }
 
-// noteGone records that the server has destroyed a placed actor that is not placed here yet. It
-// returns a violation if the server names too many of them.
+// noteGone records that the server destroyed a placed actor before it was placed here. It returns a
+// violation if the server names too many of them.
 func (s *copies) noteGone(o parsedOpen) *CloseError {
 	if len(s.gonePlaced) >= maxDetached {
-		return violationf(PayloadFail, "end of %q, which is not placed here: the limit of %d such names is reached",
+		return violationf(PayloadFail, "%q ended before it was placed here; the limit for such names is %d",
 			o.name, maxDetached)
 	}
 	s.gonePlaced[o.name] = true
@@ -65,8 +65,8 @@ type parsedOpen struct {
 	states []byte
 }
 
-// parseOpen parses and checks an open message from the server. classes are the world's classes, by
-// id.
+// parseOpen parses and checks an open message from the server. classes are the world's classes,
+// indexed by id.
 func parseOpen(message bunch.Message, classes []*Class) (o parsedOpen, violation *CloseError) {
 	r := wire.Reader{Left: message.Payload}
 	id := r.Uvarint(wire.Any)
@@ -100,8 +100,8 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	if violation != nil {
 		return violation
 	}
-	// If the client already knows the actor by this Ref, OnRep has already run for the states that
-	// refer to it.
+	// If there is already a copy with this Ref, OnRep has already run for the states that refer to
+	// it.
 	known := c.copies.byRef[o.ref] != nil
 	a, violation := w.adopt(c, message, o)
 	switch {
@@ -156,9 +156,9 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	return nil
 }
 
-// adopt returns the existing copy that gets the channel of an open message. Such a copy is either
-// dormant, or this client has placed it. If adopt returns nil, the message is for a new copy. An
-// error means that the message contradicts the existing copy.
+// adopt returns the existing copy that gets the channel from an open message. Such a copy is
+// either dormant or was placed by this client. If adopt returns nil, the message is for a new copy.
+// A violation means that the message contradicts the existing copy.
 func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	placed := w.actors.placed[o.name]
@@ -172,7 +172,7 @@ func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *Cl
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q contradicts existing copy %v %q (open %v, dormant %v, torn off %v)",
 			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
 	case a.conn == nil:
-		// The game has placed this copy, and this is the first time that the server opens it.
+		// The game placed this copy, and the server opens it for the first time.
 		a.conn = c
 		a.ref = o.ref
 		c.copies.byRef[o.ref] = a
@@ -242,10 +242,10 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods, which the server has sent behind the states that they
+// runQueued runs calls to ForceQueue methods. The server sends them after the states that they
 // depend on.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
-	// Since these calls follow the states, OnRep must also run before them.
+	// Run OnRep first, because these calls follow the states.
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.life.closing.Load(); {
 		call := r.Bytes(wire.Any)
@@ -253,7 +253,7 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 			return violationf(PayloadFail, "ForceQueue calls on %v in %d bytes: %v", a, len(calls), r.Err)
 		}
 		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
-			return violationf(PayloadFail, "call sent with the state of %v is not a ForceQueue method", a)
+			return violationf(PayloadFail, "call sent with the state of %v is not to a ForceQueue method", a)
 		}
 		if violation := w.invoke(c, a, call); violation != nil {
 			return violation
@@ -313,7 +313,7 @@ func (s *copies) rememberOnce(r replica) {
 // wait until all states in the packet are applied, so that each function sees all of them.
 type repNotifies struct {
 	replicas []replica // in the order in which the packet changed them
-	next     int       // index of the first replica whose OnRep has not run
+	next     int       // index of the first replica whose OnRep hasn't run
 	packet   uint64    // number of the newest packet
 }
 
@@ -335,8 +335,8 @@ func (w *World) callRepNotifies(c *Conn) {
 	p.next = 0
 }
 
-// notifyReferrers calls OnRep for the states that refer to an actor that has just opened or ended
-// here.
+// notifyReferrers calls OnRep for the states that refer to an actor that has just opened here or
+// ended.
 func (s *copies) notifyReferrers(w *World, ref Ref) {
 	for _, r := range s.referrers.Of(ref) {
 		if slices.Contains(s.reps.replicas, r) {
@@ -358,7 +358,7 @@ func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	case len(last) > 0 && !reason.carriesState():
 		return violationf(PayloadFail, "close of %v for %v has %d bytes left over", a, reason, len(last))
 	case staysHere && withoutChannel >= maxDetached:
-		return violationf(PayloadFail, "close of %v for %v: the limit of %d copies without a channel is reached",
+		return violationf(PayloadFail, "close of %v for %v: too many copies without a channel; the limit is %d",
 			a, reason, maxDetached)
 	}
 

@@ -56,8 +56,9 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
-// ensureOpenLogged is like ensureOpen, but logs any error before returning it. It does nothing for
-// an actor that has ended or was torn off while the open was queued.
+// ensureOpenLogged is like ensureOpen, but does nothing for an actor that ended or was torn off
+// while the open was queued. It logs an error before returning it, and returns nil if the open
+// failed because the client is leaving or the actor ended.
 func (a *Actor) ensureOpenLogged(c *Conn) error {
 	if a.dead || a.tornOff {
 		return nil
@@ -70,10 +71,10 @@ func (a *Actor) ensureOpenLogged(c *Conn) error {
 	return err
 }
 
-// open opens the actor for c, where it must not be open yet.
+// open opens the actor for c, which must not have it open yet.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
-		return errorf("rpc: open of %v for %v: %w", a, c, ErrClosed)
+		return errorf("rpc: cannot open %v for %v: %w", a, c, ErrClosed)
 	}
 	message, err := a.openMessage(c, c.terms.maxBunch)
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *Actor) open(c *Conn) error {
 	c.link.Unlock()
 	if err != nil {
 		c.logClosed(err)
-		return errorf("rpc: open of %v for %v: %w", a, c, err)
+		return errorf("rpc: cannot open %v for %v: %w", a, c, err)
 	}
 
 	hadCopy := c.shown.hasDetached(a) // if so, the copy may have list items that were removed since
@@ -152,7 +153,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// reopen opens the actor for all clients whose copy was detached for one of the reasons.
+// reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
 func (a *Actor) reopen(reasons ...CloseReason) {
 	for _, c := range slices.Clone(a.dormancy.detachedAt) {
 		if !c.usable() || !slices.Contains(reasons, c.shown.detached[a]) {
@@ -166,7 +167,7 @@ func (a *Actor) reopen(reasons ...CloseReason) {
 }
 
 // logNotOpened logs that an actor couldn't be opened. It logs at most once a second per connection,
-// because for a client without a free channel, every Flush fails again.
+// because every Flush may try again, and fails while the client has no free channel.
 func (a *Actor) logNotOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
@@ -182,15 +183,15 @@ func (a *Actor) logNotOpened(c *Conn, err error) {
 // that the game on the client has finished its own work for the copy, such as loading a level. If
 // the server needs to know that, the game must report it with a call.
 //
-// fn runs once for each open, so it runs again if the actor was closed for c or dormant there and
-// opens again. fn doesn't run if the actor closes before its open is acknowledged, or as soon as it
-// is acknowledged (see [World.SetOwner]). Nor does it run after this side has closed c.
+// fn runs once for each open, so it runs again if the actor opens again after it was closed for c
+// or dormant there. fn doesn't run if the actor closes before its open is acknowledged, or as soon
+// as it is acknowledged (see [World.SetOwner]). Nor does it run after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// cancelClose cancels a close that closeToPrevious has delayed. It is called when c gets the actor
+// cancelClose cancels a close that closeToPrevious delayed. It is called when c gets the actor
 // back.
 func (a *Actor) cancelClose(c *Conn) {
 	if o := a.openingOn(c); o != nil {
@@ -216,7 +217,7 @@ func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
 	}
 	message := a.appendFields(a.openHead(c, flagState), fields)
 	if len(message) > limit {
-		return nil, errorf("rpc: open message of a %q with its states has %d bytes; the limit is %d (Config.Bunch.MaxBunch): %w",
+		return nil, errorf("rpc: open message for a %q has %d bytes with its states; the limit is %d (Config.Bunch.MaxBunch): %w",
 			a.class.name, len(message), limit, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
