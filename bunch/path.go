@@ -87,9 +87,9 @@ func (c *Conn) switchPath(t, oldRTT time.Duration) {
 	c.changed = true
 }
 
-// Fate reports whether a packet arrived or was lost. A carrier that sets Path.Fates calls it as soon
-// as it knows. The contents of a lost packet are retransmitted. If the packet arrived, we still wait
-// for the peer to acknowledge it before we free anything.
+// Fate reports whether a packet arrived or was lost. A carrier that sets Path.Fates calls it as
+// soon as it knows. The contents of a lost packet are retransmitted. If the packet arrived, we
+// still wait for the peer to acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	if !c.sent.Has(number) {
