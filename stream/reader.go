@@ -158,8 +158,8 @@ func (r *reader) read() {
 	}
 }
 
-// blockSize returns the maximum size of the block at offset. If the last block would have only a few
-// entries, the last two blocks share what is left, because bunch makes no repair bunches for so
+// blockSize returns the maximum size of the block at offset. If the last block would have only a
+// few entries, the last two blocks share what is left, because bunch makes no repair bunches for so
 // short a message, and on a lossy path it would often cost the transfer a round trip.
 func (r *reader) blockSize(offset int64) int {
 	const few = 4 * bunch.EntryBytes

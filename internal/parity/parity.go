@@ -42,8 +42,8 @@ func tooFew(n, parity int, loss float64) float64 {
 	return 1 - sum
 }
 
-// Before anything was measured, we expect one packet in a hundred to be lost. This counts as much as
-// a measurement of priorPackets packets, which is the length of a sealed carrier's train.
+// Before anything was measured, we expect one packet in a hundred to be lost. This counts as much
+// as a measurement of priorPackets packets, which is the length of a sealed carrier's train.
 const (
 	priorLoss    = 0.01
 	priorPackets = 16
