@@ -269,7 +269,7 @@ func (s *Session) packetSent(d *draft) {
 	s.noteProbe(d)
 
 	rec := &d.rec
-	rec.size = uint16(len(d.bytes) + overheadUDP)
+	rec.size = uint16(len(d.bytes) + wireOverhead)
 	rec.expires = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.lastSize = int(rec.size)

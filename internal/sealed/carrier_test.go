@@ -98,7 +98,7 @@ func TestCarrierDelivers(t *testing.T) {
 		require.Equal(t, 3, d.a.SpareIDs())
 
 		t.Log("# idle: no memory of packets, and then no goroutine and no packet until there is something to send")
-		time.Sleep(2 * trimAfter)
+		time.Sleep(2 * trimInterval)
 		d.a.Lock()
 		require.Zero(t, d.a.session.records.Cap())
 		d.a.Unlock()

@@ -103,7 +103,7 @@ func TestReportSpans(t *testing.T) {
 	require.Equal(t, []span{{8, 10}, {4, 6}, {0, 3}}, spans)
 	var numbers []uint64
 	base := f.largestArrival()
-	for _, a := range f.appendArrivals(nil, spans, 2) {
+	for _, a := range f.arrivals(nil, spans, 2) {
 		numbers = append(numbers, a.number)
 		want, known := map[uint64]time.Duration{9: 0, 5: -ms, 4: -2 * ms, 2: -3 * ms}[a.number]
 		if !known { // 8 came behind 9, and numbers below 2 behind what an earlier report told of

@@ -38,7 +38,7 @@ func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s.exchange(time.Second)
 	require.NotEmpty(t, s.b.reporter.arrivals.slots)
 	for range 3 {
-		s.now = s.now.Add(trimAfter)
+		s.now = s.now.Add(trimInterval)
 		require.NoError(t, s.a.Advance(s.now))
 		require.NoError(t, s.b.Advance(s.now))
 	}

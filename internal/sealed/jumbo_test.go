@@ -233,7 +233,7 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumboProber
 	j.checkSpeed(1e9, 1<<20, 0)
-	large, small := &record{size: JumboPacket + overheadUDP}, &record{size: 100}
+	large, small := &record{size: JumboPacket + wireOverhead}, &record{size: 100}
 	n := uint64(0)
 	for range maxJumboProbes {
 		require.True(t, j.probeDue(time.Second))
@@ -284,7 +284,7 @@ func TestLateAckDuringAJumboProbe(t *testing.T) {
 	j.probeSent(1)
 	j.lost(time.Second, 1)
 	j.probeSent(2)
-	j.acked(1, &record{size: JumboPacket + overheadUDP})
+	j.acked(1, &record{size: JumboPacket + wireOverhead})
 	require.True(t, j.usable())
 	j.lost(time.Second, 2)
 	require.Zero(t, j.lossRate)
@@ -305,11 +305,11 @@ func TestJumboIsOfOnePath(t *testing.T) {
 	s.a.Moved(s.now)
 	j := &s.a.mtu.jumbo
 	j.checkSpeed(1e9, 1<<20, 0)
-	s.a.mtu.acked(before-1, &record{size: JumboPacket + overheadUDP})
+	s.a.mtu.acked(before-1, &record{size: JumboPacket + wireOverhead})
 	require.False(t, j.usable())
 	require.True(t, j.probeDue(0))
 	j.probeSent(before)
-	s.a.mtu.acked(before, &record{size: JumboPacket + overheadUDP})
+	s.a.mtu.acked(before, &record{size: JumboPacket + wireOverhead})
 	require.True(t, j.usable())
 }
 
@@ -317,14 +317,14 @@ func TestJumboIsOfOnePath(t *testing.T) {
 // when it asks for feedback, is counted in packets of its own size.
 func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s := newStep(t, 0, nil).open().a
-	s.lastSize = FullPacket + overheadUDP
+	s.lastSize = FullPacket + wireOverhead
 	bound := s.playBound()
 	s.records.playInFlight = bound - 2*s.lastSize - 1
 	require.False(t, s.wantsAckSoon())
 
 	s.mtu.jumbo.state = jumboProven
 	s.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
-	s.lastSize = JumboPacket + overheadUDP
+	s.lastSize = JumboPacket + wireOverhead
 	require.Equal(t, bound, s.playBound())
 	require.False(t, s.wantsAckSoon())
 }

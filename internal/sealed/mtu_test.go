@@ -33,7 +33,7 @@ func TestOpensOnAPathThatShrank(t *testing.T) {
 		require.NoError(t, pair.Run(time.Minute, a.delivered))
 		require.Empty(t, a.faults)
 		require.Zero(t, b.bad)
-		ideal := time.Duration(n * (half + Overhead + dataHeader + overheadUDP) * 8 / 20e6 / (1 - loss) * 1e9)
+		ideal := time.Duration(n * (half + Overhead + dataHeader + wireOverhead) * 8 / 20e6 / (1 - loss) * 1e9)
 		took := b.doneAt.Sub(netsim.Epoch)
 		t.Logf("%.0f %%: open after %v, whole after %v (wire time %v); %+v", 100*loss, opened, took, ideal, client.Stats())
 		if loss == 0 {

@@ -78,5 +78,5 @@ func TestIdleCarrierDoesNotWatch(t *testing.T) {
 	require.Zero(t, looks)
 	at, ok := s.a.NextTimeout()
 	require.True(t, ok)
-	require.Equal(t, s.a.time(s.a.memory.lastTrim+trimAfter), at)
+	require.Equal(t, s.a.time(s.a.memory.lastTrim+trimInterval), at)
 }

@@ -157,6 +157,6 @@ func TestTrainTellsWhatWasAhead(t *testing.T) {
 	var tr train
 	require.NoError(t, pair.Run(time.Second, func() bool { tr = client.train; return tr.arrived >= minTrain }))
 	trip := tr.minOffset + slices.Min(tr.arrivals[:tr.arrived])
-	packet := (SafePacket + overheadUDP) * 8 * time.Second / 20e6
+	packet := (SafePacket + wireOverhead) * 8 * time.Second / 20e6
 	require.InDelta(t, 50*ms+2*packet, trip, float64(packet), "the packet itself, and its ack; the last of the train waits for 15 more")
 }

@@ -128,7 +128,7 @@ func (s *Session) receiveReport(t time.Duration, rp *report) error {
 	}
 	s.peerClock = unwrapClock(s.peerClock, rp.clock)
 	rp.clock = s.peerClock
-	s.arrivals = rp.appendArrivals(s.arrivals[:0], spans, s.loss.Largest)
+	s.arrivals = rp.arrivals(s.arrivals, spans, s.loss.Largest)
 	s.control.AckDelay(s.ackDelay(rp))
 
 	anyNew := false

@@ -65,10 +65,10 @@ type record struct {
 }
 
 // large reports whether the packet is larger than SafePacket, which every path takes.
-func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
+func (r *record) large() bool { return r.size > SafePacket+wireOverhead }
 
 // jumbo reports whether the packet is larger than the sizes that QUIC probes.
-func (r *record) jumbo() bool { return r.size > FullPacket+overheadUDP }
+func (r *record) jumbo() bool { return r.size > FullPacket+wireOverhead }
 
 // frameLimit returns the maximum size of the header and frames. allowed is the limit for a
 // packet with bulk. A packet without bulk mustn't become a jumbo packet, because other play

@@ -14,21 +14,20 @@ const (
 	// maxRuns is the maximum number of runs in a report. 191 runs leave room for 95 gaps, which
 	// is enough for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
 	//
-	// Packets below the oldest gap don't fit, but earlier reports have listed them already,
-	// unless they arrived late. Late packets have to wait for a later report (see
-	// reporter.fill).
+	// Packets below the oldest gap don't fit, but earlier reports listed them, unless they arrived
+	// late. Late packets have to wait for a later report (see reporter.fill).
 	maxRuns  = 191
-	maxSpans = maxRuns/2 + 1 // every other run, starting with the first, is of received packets
+	maxSpans = maxRuns/2 + 1 // even runs are of received packets, counting from 0
 
-	// maxDeltas is the maximum number of deltas in a report, 64 of which take at most 200 bytes
-	// if the packets arrived within a second. Any further packets are acked without a time.
+	// maxDeltas is the maximum number of deltas in a report. They need at most 200 bytes if the
+	// packets arrived within a second. Any further packets are acked without a time.
 	maxDeltas = 64
 
 	// maxReportHeader is the maximum size of a report before its runs and deltas.
 	maxReportHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
 
-	// minReport is the room in bytes that a packet must have left for a report. It's enough for
-	// two runs and deltaRoom bytes of deltas.
+	// minReport is the number of bytes that must be free in a packet before we add a report. It's
+	// enough for two runs and deltaRoom bytes of deltas.
 	minReport = maxReportHeader + 2*binary.MaxVarintLen16 + deltaRoom
 
 	// Times are sent in units of clockUnit, and the clock is truncated to its low clockBytes
@@ -45,20 +44,20 @@ const (
 )
 
 // A report is a feedback frame, which corresponds to QUIC's ACK frame. It tells the peer which of
-// its packets have arrived and when, so that the peer can detect losses and measure how fast the
-// path delivers.
+// its packets arrived and when, so that the peer can detect losses and measure the path's delivery
+// rate.
 //
 // Like an ACK frame (RFC 9000, section 19.3), it works down from the largest packet number
 // received, alternating between runs of received and missing numbers. The arrival of the largest
 // packet is sent as a time on the receiver's clock. The arrivals of other packets follow as
 // deltas, each relative to the received packet just above it.
 //
-// If there are too many runs for one report, a later report continues further down. That report
-// starts at an older packet and has no deltas, but its clock and delay still belong to the
-// largest number received.
+// If there are too many runs for one report, a later report continues below it. That report starts
+// at an older packet and has no deltas, but its clock and delay still belong to the largest number
+// received.
 type report struct {
 	largest uint32        // low 32 bits of the largest number listed
-	clock   uint64        // when it arrived, on the receiver's clock; low 48 bits, see unwrapClock
+	clock   uint64        // its arrival on the receiver's clock; low 48 bits, see unwrapClock
 	delay   time.Duration // from that arrival until the receiver sent this report
 
 	// The lengths of the runs, from largest down: received, missing, received, and so on.
@@ -91,8 +90,7 @@ func (rp *report) appendFrame(b []byte) []byte {
 	return b
 }
 
-// consume decodes a report from r. The caller has already consumed the byte with the frame's
-// kind.
+// consume decodes a report from r. The caller must have consumed the byte with the frame's kind.
 func (rp *report) consume(r *wire.Reader) {
 	rp.largest = uint32(r.Fixed(4))
 	rp.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
@@ -119,9 +117,9 @@ func (rp *report) consume(r *wire.Reader) {
 	}
 }
 
-// setRuns sets the runs to those of w, from the number from down to floor, as many as fit into
-// room. It returns the remaining room. If not all of them fit, unlistedEnd is one above the
-// largest number that isn't listed, and otherwise it's 0.
+// setRuns sets as many runs as fit into room, taken from w between the numbers from and floor,
+// downward. It returns the remaining room. If all of them fit, unlistedEnd is 0. Otherwise it's one
+// more than the largest number that isn't listed.
 func (rp *report) setRuns(
 	w *recovery.Window, room int, from, floor uint64,
 ) (roomLeft int, unlistedEnd uint64) {
@@ -153,9 +151,9 @@ func (rp *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	high := largest + 1
 	for i, run := range rp.runs[:rp.nruns] {
 		if run > high {
-			return nil, violation("feedback lists %d packet numbers below %d", run, high)
+			return nil, violation("feedback has a run of %d packets, but only %d numbers are left", run, high)
 		}
-		if i%2 == 0 { // every other run is of missing packets
+		if i%2 == 0 { // odd runs are missing packets
 			spans = append(spans, span{high - run, high})
 		}
 		high -= run
@@ -163,18 +161,19 @@ func (rp *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	return spans, nil
 }
 
-// largestArrival returns when the largest packet arrived, on the peer's clock. We add one
+// largestArrival returns when the largest packet arrived, on the peer's clock. It adds one
 // nanosecond so that the result is never 0, which stands for an unknown time.
 func (rp *report) largestArrival() time.Duration { return time.Duration(rp.clock)*clockUnit + 1 }
 
-// appendArrivals appends the packets in spans to list, which must be empty, largest number first,
-// with their arrival times. It stops at the first packet for which the report has no time.
+// arrivals returns the packets in spans with their arrival times, largest number first. It stops at
+// the first packet for which the report has no time. It overwrites list to reuse its memory.
 //
 // If a packet was overtaken by one sent after it, its arrival time is set to 0 (unknown). Queues
-// don't reorder packets, so something other than the queue must have held the packet up, and its
-// arrival would tell us nothing about the queue. Numbers below firstNew were overtaken by a
-// packet that an earlier report has already acked.
-func (rp *report) appendArrivals(list []arrival, spans []span, firstNew uint64) []arrival {
+// don't reorder packets, so the packet was held up by something else, and its arrival would tell
+// us nothing about the queue. Numbers below firstNew were overtaken by a packet that an earlier
+// report acked.
+func (rp *report) arrivals(list []arrival, spans []span, firstNew uint64) []arrival {
+	list = list[:0]
 	at := rp.largestArrival()
 	earliest := at // of all packets so far
 	for _, sp := range spans {
@@ -194,12 +193,12 @@ func (rp *report) appendArrivals(list []arrival, spans []span, firstNew uint64) 
 	return list
 }
 
-// unwrapClock restores the high bits of the peer's clock, of which the peer sends only the
-// low 48. They wrap around every 9 years, so unwrapClock returns the time closest to last, the
-// peer's previous clock.
+// unwrapClock restores the high bits of a reading of the peer's clock. The peer sends only the low
+// 48 bits, which wrap around every 9 years, so unwrapClock returns the time closest to last, the
+// previous reading.
 //
-// If last is 0, this is the peer's first clock. It's placed one full cycle above zero, because a
-// report that was delayed on the way may have an earlier clock.
+// If last is 0, this is the first reading. It's placed one full cycle above zero, because a report
+// that was delayed on the way may have an earlier reading.
 func unwrapClock(last, low uint64) uint64 {
 	const cycle = clockMask + 1
 	if last == 0 {

@@ -191,7 +191,7 @@ func TestOnlyBulkWaitsForTheSocket(t *testing.T) {
 		d.a.run.writer.MayWait = true
 		d.a.worker.mu.Unlock()
 		before := d.a.Stats().Received
-		pass(2 * trimAfter)
+		pass(2 * trimInterval)
 		require.Equal(t, before, d.a.Stats().Received, "nobody but the timer brings work")
 		require.False(t, d.a.run.writer.MayWait)
 		d.a.Lock()

@@ -8,18 +8,21 @@ import (
 )
 
 const (
-	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
-	// counts bytes on the wire.
-	overheadUDP = 28
+	// wireOverhead is the number of bytes that IPv4 and UDP add to a packet. The controller
+	// counts bytes on the wire. IPv6 adds 20 bytes more, too few to matter for pacing.
+	wireOverhead = 28
 	// minRoom is the number of bytes that must be free in a packet before we ask the source for
 	// another payload. Less room would rarely hold a message, so asking wouldn't be worth it.
 	minRoom = 64
+	// trimInterval is the interval at which Advance frees memory that isn't needed. Package bunch
+	// uses the same interval.
+	trimInterval = 10 * time.Second
 )
 
-// SessionConfig holds the settings of a session, which do not change.
+// SessionConfig holds the settings of a session, which don't change.
 type SessionConfig struct {
 	// Exporter, CipherSuite, Instance and Client determine the keys. CipherSuite is a TLS 1.3
-	// cipher suite, and 0 means AES-128. An instance must not be used twice on a connection.
+	// cipher suite, and 0 means AES-128. An instance mustn't be used twice on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
@@ -28,7 +31,7 @@ type SessionConfig struct {
 	// Source provides the payloads to send and handles those that arrive.
 	Source Source
 	// Controller paces the packets. Several sessions may use it in succession, but not at the
-	// same time. If it is nil, the session makes one.
+	// same time. If it's nil, the session makes one.
 	Controller *pace.Controller
 	// Rate, if not nil, counts all packets that are sent.
 	Rate Rate
@@ -38,8 +41,8 @@ type SessionConfig struct {
 	// RTT is the round-trip time that QUIC has measured, or 0 if it is unknown.
 	RTT time.Duration
 	// Other, if not nil, returns the number of packets that have arrived over the connection's
-	// other carrier. If nothing arrives there either, the whole path is interrupted, and
-	// changing carriers would not help.
+	// other carrier. If nothing arrives over that one either, the whole path is interrupted, and
+	// changing carriers wouldn't help.
 	Other func() uint64
 	// PlayDelay is the maximum time that feedback for play (the game's own traffic) waits for a
 	// packet to piggyback on. The session assumes that the peer uses the same value.
@@ -51,51 +54,46 @@ type SessionConfig struct {
 	Seed [32]byte
 }
 
-// A Rate limits how many bytes a connection sends over all its carriers. The session only
-// counts its packets. The source must stop when the limit is reached.
+// A Rate limits how many bytes a connection sends over all its carriers. The session reports what
+// it sends but doesn't enforce the limit. The source must stop when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is the interval at which Advance frees memory that isn't needed. Package bunch uses
-// the same interval.
-const trimAfter = 10 * time.Second
-
 // A memoryTimer decides when Advance calls trim. It compares packet counts to see whether the
-// session has been idle.
+// session has been idle. packets is always the number of packets sent and received so far.
 type memoryTimer struct {
-	lastTrim    time.Duration
-	packetsThen uint64 // packets sent and received by lastTrim
-	// Packets sent and received when trim last freed everything it can. The timer is off until
-	// the count changes.
-	packetsFreed uint64
+	lastTrim          time.Duration
+	packetsAtTrim     uint64 // packets at lastTrim
+	packetsAtFullTrim uint64 // packets when a trim last left nothing to free
 }
 
-// dueAt returns when to trim again. ok is false if there's nothing left to free. packets is the
-// number of packets sent and received so far.
+// dueAt returns when to trim again. ok is false if there has been nothing to free since the last
+// trim, so nobody has to call Advance just for that. If Advance is called anyway, it trims every
+// trimInterval, and finds nothing to do.
 func (m *memoryTimer) dueAt(packets uint64) (at time.Duration, ok bool) {
-	return m.lastTrim + trimAfter, packets != m.packetsFreed
+	return m.lastTrim + trimInterval, packets != m.packetsAtFullTrim
 }
 
 // idle reports whether no packet was sent or received since the last trim.
-func (m *memoryTimer) idle(packets uint64) bool { return packets == m.packetsThen }
+func (m *memoryTimer) idle(packets uint64) bool { return packets == m.packetsAtTrim }
 
 // trimmed is called at the end of a trim. freedAll is true if there's nothing left to free.
 func (m *memoryTimer) trimmed(t time.Duration, packets uint64, freedAll bool) {
 	m.lastTrim = t
-	m.packetsThen = packets
+	m.packetsAtTrim = packets
 	if freedAll {
-		m.packetsFreed = packets
+		m.packetsAtFullTrim = packets
 	}
 }
 
 // Stats counts the events of a session.
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
-	Received, ReceivedBytes uint64 // packets that opened
+	Received, ReceivedBytes uint64 // packets that were decrypted successfully
 	Feedbacks               uint64 // reports sent
-	Acked, Lost             uint64 // packets sent, by fate
+	Acked, Lost             uint64 // packets sent, by fate (whether they arrived or were lost)
 	Spurious                uint64 // packets in both Acked and Lost, because they were acked late
 	Blocked                 uint64 // how often the socket's buffer was full
 
@@ -115,7 +113,7 @@ func (s Stats) Dropped() (n uint64) {
 type supply struct {
 	empty   bool // it had nothing
 	noPlay  bool // it had no play, so don't ask for play alone
-	flooded bool // play has filled playBound, and the source hasn't run out of play since
+	flooded bool // play has reached playBound, and the source hasn't run out of play since
 }
 
 // noteEmpty records that the source had nothing, or nothing that fit.
@@ -133,8 +131,8 @@ func (s *supply) refill() {
 	s.noPlay = false
 }
 
-// A Session is one end of a carrier as a pure state machine, without a clock, goroutine or
-// lock. It is not safe for concurrent use, except that Seal may run alongside other methods.
+// A Session is one end of a carrier as a pure state machine, with no clock, goroutine or lock of
+// its own. It isn't safe for concurrent use, except that Seal may run alongside other methods.
 //
 // The owner passes packets that arrive to Receive, sends what AppendPacket (or Build and Seal)
 // returns, and calls Advance when NextTimeout is due. All times are passed in as now.
@@ -148,16 +146,16 @@ type Session struct {
 	now    time.Duration // since epoch; never decreases
 	memory memoryTimer
 
-	// Keys and connection ids.
+	// Keys and connection IDs.
 	sealer *sealer // used only by Seal
 	opener *opener
-	id     ID   // the peer's id in use
-	spares []ID // the peer's unused ids
+	id     ID   // the peer's ID in use
+	spares []ID // the peer's unused IDs
 
 	// State.
 	state    State
-	started  bool  // Start was called, and we have an id of the peer
-	err      error // why the session has closed
+	started  bool  // Start was called, and we have an ID from the peer
+	err      error // why the session closed
 	liveness livenessMonitor
 
 	// Sending.
@@ -166,18 +164,20 @@ type Session struct {
 	supply   supply
 	lastSize int           // bytes on the wire of the last packet with a payload; 0 if none
 	train    train         // measures the path when the carrier opens
-	mtu      pathMTU       // limits the size of packets
+	mtu      pathMTU       // limits the packet size
 	loss     lossDetector  // finds lost packets
-	starting siblingCount  // counts us while the controller is in its Start with bulk to send
+	starting siblingCount  // counts us while the controller is in state Start with bulk to send
 	rttGuess time.Duration // stands in for the round trip until the controller has measured it
 
 	// Receiving.
 	reporter  reporter // decides when the peer gets feedback
 	peerClock uint64   // from the peer's latest report, unwrapped; 0 if there was none
 
-	// Scratch space.
-	frame    *frame    // being read, or the report being built; lent by the carrier for each turn
-	arrivals []arrival // of the report being read; reused
+	// Scratch space. frame holds the frame being read or the report being built. A carrier replaces
+	// it with its own in each turn, so the one from NewSession serves only until the first turn, or
+	// a caller without a carrier.
+	frame    *frame
+	arrivals []arrival // from the report being read; reused
 
 	stats Stats
 }
@@ -228,8 +228,8 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier, using the peer's first ids. If the session has started
-// already, Start only adds the ids.
+// Start starts opening the carrier, using the peer's first IDs. If the session was started before,
+// Start only adds the IDs.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -244,19 +244,19 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		maybeSlow := s.config.RTT > nearRTT || s.config.Instance > 1
 		s.train = train{unsent: trainPackets, thin: maybeSlow}
 	}
-	// Send a small probe before the train. The probe arrives even if the train's packets turn
-	// out to be too large.
+	// Send a small probe before the train, because it arrives even if the train's packets turn out
+	// to be too large.
 	s.liveness = livenessMonitor{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
-// AddIDs adds spare ids issued by the peer.
+// AddIDs adds spare IDs issued by the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
-// spareIDs returns the number of the peer's unused ids.
+// spareIDs returns the number of the peer's unused IDs.
 func (s *Session) spareIDs() int { return len(s.spares) }
 
-// Rotate changes to an unused id of the peer, so that an observer can't tell that two addresses
-// belong together (RFC 9000, section 9.5). It returns false if there is no spare id.
+// Rotate switches to one of the peer's unused IDs, so that an observer can't tell that two
+// addresses belong together (RFC 9000, section 9.5). It returns false if there is no spare ID.
 func (s *Session) Rotate() bool {
 	if len(s.spares) == 0 {
 		return false
@@ -266,8 +266,8 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved is called when the path has changed. The session forgets what it has measured of the
-// previous path (RFC 9000, section 9.4).
+// Moved is called when the path has changed. The session forgets what it measured on the previous
+// path (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
@@ -309,7 +309,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.updateController(now)
 	}
 	if at, ok := s.mtu.probeAt(); ok && at <= t {
-		// We only probe while there's data to send, so ask the source again.
+		// We probe only while there's data to send, so ask the source again.
 		s.Wake()
 	}
 	s.checkLiveness(t)
@@ -317,7 +317,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.starting.set(false)
 	}
 	s.records.forget(t)
-	if t >= s.memory.lastTrim+trimAfter {
+	if at, _ := s.memory.dueAt(s.packetCount()); t >= at { // even if there's nothing to free
 		s.trim(t)
 	}
 	if s.state == Closed {
@@ -327,7 +327,7 @@ func (s *Session) Advance(now time.Time) error {
 }
 
 // trim frees records that aren't needed. If no packet was sent or received since the last call,
-// it frees everything that we keep about single packets.
+// it frees all per-packet memory.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
 	freeAll := s.memory.idle(s.packetCount()) && s.records.Len() == 0 && !s.reporter.hasPending()
@@ -339,7 +339,7 @@ func (s *Session) trim(t time.Duration) {
 	s.memory.trimmed(t, s.packetCount(), freeAll)
 }
 
-// packetCount returns the number of packets that we have sent and received.
+// packetCount returns the number of packets sent and received so far.
 func (s *Session) packetCount() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns when Advance or AppendPacket must be called next. ok is false if no timer
@@ -349,6 +349,8 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	var first recovery.Earliest
+	// add adds a timer, due or not. addFuture ignores one that is due already, because Advance
+	// can't make it stop.
 	add := func(t time.Duration, ok bool) { first.Add(s.time(t), ok) }
 	addFuture := func(t time.Duration, ok bool) { add(t, ok && t > s.now) }
 
@@ -357,13 +359,13 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	// pacer allows it.
 	first.Add(at, ok && (s.canSendPayload() || at.After(s.time(s.now))))
 	add(s.loss.dueAt())
-	addFuture(s.mtu.probeAt()) // if it's due, the probe waits for data to send
+	addFuture(s.mtu.probeAt()) // a probe that's due waits for data to send
 	add(s.otherCheckAt())
 	add(s.silentAt())
 	add(s.ptoAt())
 	add(s.memory.dueAt(s.packetCount()))
 
-	addFuture(s.liveness.overdueAt(s.pto())) // for the pinger, after which nothing changes here
+	addFuture(s.liveness.overdueAt(s.pto())) // for the carrier's pinger, which doesn't stop it
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		add(s.reporter.dueAt())
 	}
@@ -396,7 +398,7 @@ func (s *Session) closeWith(err error) {
 // State returns the state of the carrier.
 func (s *Session) State() State { return s.state }
 
-// Err returns why the session is closed, an *[Error], or nil if it is not closed.
+// Err returns why the session closed, as an *[Error], or nil if it isn't closed.
 func (s *Session) Err() error { return s.err }
 
 // Controller returns the controller that paces this session.
@@ -405,23 +407,23 @@ func (s *Session) Controller() *pace.Controller { return s.control }
 // Stats returns a copy of the counters.
 func (s *Session) Stats() Stats { return s.stats }
 
-// InFlight returns the bytes on the wire of packets with payloads that are neither acked
-// nor lost.
+// InFlight returns how many bytes are in flight: the size on the wire of all packets with payloads
+// that are neither acked nor lost.
 func (s *Session) InFlight() int { return s.records.bytesInFlight }
 
 // bulkInFlight is like InFlight, but counts only packets with bulk (the traffic of transfers).
 func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
 
-// updateController is called once all acks and losses of a report have been recorded. The
-// controller updates its estimates, which decide whether the path is fast enough for jumbo
-// packets.
+// updateController is called after all acks and losses from a report, or the losses from a timer,
+// have been recorded. The controller updates its estimates, which decide whether the path is fast
+// enough for jumbo packets.
 func (s *Session) updateController(now time.Time) {
 	s.control.Feedback(now, s.records.bytesInFlight)
 	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
 
-// tick advances the session's time to now, unless it's later already, and returns it as a time
-// since epoch.
+// tick advances the session's time to now, unless it's later already, and returns the time since
+// epoch.
 func (s *Session) tick(now time.Time) time.Duration {
 	if s.epoch.IsZero() {
 		s.epoch = now

@@ -583,7 +583,7 @@ func TestTrain(t *testing.T) {
 	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
 	require.NoError(t, pair.RunUntilIdle(time.Minute))
 	require.InEpsilon(t, 30e6/8, c.Estimate(), 0.05)
-	require.Less(t, pair.Now().Sub(netsim.Epoch), 2*trimAfter+time.Second, "then memory is given up, and nothing happens")
+	require.Less(t, pair.Now().Sub(netsim.Epoch), 2*trimInterval+time.Second, "then memory is given up, and nothing happens")
 }
 
 // More packets than are remembered, with the oldest of them held back: nothing gets stuck.
