@@ -55,15 +55,15 @@ func TestCrowd(t *testing.T) {
 // losses by chance do not move it much.
 func TestLost(t *testing.T) {
 	var p Pace
-	p.NoteLoss(1, fewPackets-1)
+	p.NoteLoss(1, minLossSample-1)
 	require.Zero(t, p.lost, "too few to tell")
-	p.NoteLoss(fewPackets/2, fewPackets)
+	p.NoteLoss(minLossSample/2, minLossSample)
 	require.Equal(t, 0.125, p.lost)
 	for i := range uint64(50) {
-		p.NoteLoss(fewPackets/2*(i+2), fewPackets*(i+2))
+		p.NoteLoss(minLossSample/2*(i+2), minLossSample*(i+2))
 	}
 	require.InDelta(t, 0.5, p.lost, 0.001)
-	p.NoteLoss(1e6, fewPackets*52) // more than were decided
+	p.NoteLoss(1e6, minLossSample*52) // more than were decided
 	require.LessOrEqual(t, p.lost, 1.0)
 }
 

@@ -3,78 +3,85 @@ package state
 import "time"
 
 const (
-	// queueDelay is the delay that a standing queue of updates may cause. If the round trip is
-	// longer than that, they may cause a delay of a round trip. A shorter limit would mistake
-	// jitter for a queue: on Unreal's Bad network profile, jitter alone moves the minimum of a few
-	// round trips by more than 50 ms, and slowing down for it made updates seconds old.
+	// queueDelay is how much delay a standing queue may add to the round trip before updates slow
+	// down. On a path whose round trip is longer than queueDelay, the queue may add a whole round
+	// trip (see queueLimit), because long paths often have more jitter. On Unreal's Bad network
+	// profile, jitter alone moves the minimum of a few round trips by more than queueDelay. If
+	// updates slowed down for that, they would become seconds old.
 	queueDelay = 50 * time.Millisecond
 
-	// longQueue is by how much a queue may exceed that before we halve the rate once more. Waiting
-	// for the usual cut to take effect would then take too long, because the queue continues to
-	// grow until we see that it has drained.
+	// longQueue is how far a queue may exceed that limit before we cut the rate by deepCut instead
+	// of usualCut. The queue drains only as fast as we send below the path's rate, so the usual cut
+	// would take too long to drain such a queue.
 	longQueue = 250 * time.Millisecond
 
-	// bulkShare is how many bytes of updates we send for each byte of bulk (transfers) that is
-	// waiting. Updates slow down if bulk gets less, because otherwise a client whose path they
-	// fill would never receive its transfer. One eighth of the path slows updates only a little.
-	bulkShare = 7
+	// updatesPerBulk is how many bytes of updates we send per byte of bulk (transfers) while bulk
+	// is waiting. If bulk gets less, updates slow down, because a client whose path they fill would
+	// otherwise never receive its transfer. Bulk's share, one eighth, slows updates only a little.
+	updatesPerBulk = 7
 
 	// minRate is the lowest rate in bytes per second, however long the queue. It allows about
 	// twenty small updates a second, or a full packet every two seconds.
 	minRate = 600
 
 	// If the delay is still the same after trialRounds rounds at ever lower rates, give or take
-	// sameDelay, our updates are not to blame: either the path has become longer or others fill
+	// sameDelay, our updates aren't to blame: either the path has become longer or others fill
 	// the queue. A queue of our own would be half a second shorter, or still growing.
 	//
 	// sameDelay must allow for other traffic. At 25 ms, a TCP upload on the return path kept
 	// updates at minRate until it ended.
 	trialRounds, sameDelay = 4, 100 * time.Millisecond
 
-	// firstGrowth is the factor by which the rate grows in each round until the first queue. After
-	// that it grows by 1/growth in each round. A round is 8 measured round trips, about a quarter
+	// fastGrowth is the factor by which the rate grows in each round until we see a queue. After
+	// that, it grows by 1/slowGrowth of itself. A round is 8 measured round trips, about a quarter
 	// of a second at 30 Hz.
-	firstGrowth, growth = 1.4, 10
+	fastGrowth, slowGrowth = 1.4, 10
 
-	// After a round with a queue, we send usualCut of what we sent in it, or deepCut if the queue
-	// is long.
+	// If a round had a queue, the rate becomes usualCut of the rate at which we sent in that round,
+	// or deepCut of it if the queue exceeds longQueue.
 	usualCut, deepCut = 0.7, usualCut / 2
 
-	// firstRate is the initial rate in bytes per second, Unreal's ConfiguredInternetSpeed. A
-	// game that needs ten times as much gets it after about two seconds.
+	// firstRate is the initial rate in bytes per second, which is Unreal's
+	// ConfiguredInternetSpeed. A game that needs ten times as much gets it after about two seconds.
 	firstRate = 10_000
 	maxRate   = 1 << 30 // bytes per second; keeps sums finite
 
-	// calmTime is how long there must be no queue until the rate may grow as fast as initially.
+	// calmTime is how long there must be no queue before the rate grows by fastGrowth again.
 	calmTime = 10 * time.Second
 
 	// idleTime is the length of a pause after which earlier measurements are worthless.
 	idleTime = time.Second
 
-	// burstTime says how much may be sent at once after a pause: what the rate allows in this time.
+	// burstTime limits how much may be sent at once after a pause, which is what the rate allows in
+	// burstTime.
 	burstTime = 100 * time.Millisecond
 
-	// minBurst is the minimum of that in bytes, so that a full packet can be sent at any rate.
+	// minBurst is the lower bound of that, in bytes. It permits a full packet at any rate.
 	minBurst = 1200
 
-	// fewPackets is a number of packets that is too small to measure their loss: a single lost one
-	// would already be 6%.
-	fewPackets = 16
+	// minRound is the shortest round. The rate used in a shorter one would depend on whether it
+	// happened to contain a burst.
+	minRound = burstTime
+
+	// minLossSample is the smallest number of packets over which we measure loss. In a smaller
+	// sample, a single lost packet would count as a loss of more than 6 %.
+	minLossSample = 16
 
 	// longTick is the longest tick for which Room allows the whole rate.
 	longTick = 250 * time.Millisecond
 )
 
-// A Pace is the congestion control of updates to one client. It slows them down while packets
-// queue on the path, because updates that wait in a queue become old and delay the game's calls.
+// A Pace is the congestion control for the state updates to one client. It slows them down while
+// packets queue on the path, because updates that wait in a queue become old and delay the game's
+// calls.
 //
-// It works in rounds of a few measured round trips. The rate grows by 40% in each round until we
-// first see a queue. We then cut it to 70% of what was sent, and let it grow by 10% a round until
-// there has been no queue for calmTime. It doesn't grow while less than half of it is used and
-// nothing is held back.
+// It works in rounds of a few measured round trips. The rate grows by fastGrowth in each round
+// until we first see a queue. Then it's cut to usualCut of what was sent, and grows by 1/slowGrowth
+// per round until there has been no queue for calmTime. It doesn't grow while less than half of it
+// is used and no update has to wait.
 //
 // Times are measured from a fixed point and must be positive. The zero Pace is ready to use.
-// It is not safe for concurrent use.
+// It isn't safe for concurrent use.
 type Pace struct {
 	// A token bucket.
 	rate     float64       // bytes per second; 0 before the first Room
@@ -90,10 +97,12 @@ type Pace struct {
 	bulkWaited bool          // bulk had to wait behind updates
 
 	// The queue on the path.
-	base       time.Duration // round trip without a queue
-	lastQueue  time.Duration // when we last saw a queue; 0 if not within calmTime
+	base time.Duration // round trip without a queue
+	// When we last saw a queue ourselves or slowed down for bulk; 0 if not within calmTime. Until
+	// it's 0, the rate grows slowly and the Crowd counts this pace among those that met a queue.
+	lastQueue  time.Duration
 	queueSince time.Duration // when we first saw the present queue; 0 if there is none
-	crowd      Crowd         // the other connections' paces; set by SetCrowd
+	crowd      Crowd         // all connections' paces, this one included; set by SetCrowd
 
 	// The trial that shows whether the queue is ours.
 	cuts       int           // rounds in which we cut the rate; 0 if there is no trial
@@ -102,47 +111,49 @@ type Pace struct {
 
 	// Packet loss.
 	lost    float64 // smoothed share of packets that were lost
-	losses  uint64  // lost packets so far, when lost was last updated
-	packets uint64  // all packets so far, when lost was last updated
+	losses  uint64  // lost packets when lost was last updated
+	packets uint64  // all packets when lost was last updated
 
 	// Bulk that gets less than its share.
-	starved    int     // rounds in a row
-	usedBefore float64 // rate at which we sent before we slowed down for it; 0 if we haven't
+	starved    int     // consecutive rounds in which it got less
+	usedBefore float64 // rate at which we sent before we slowed down for bulk; 0 if we haven't
 }
 
-// NoteBulk records that the connection has sent that many bytes of bulk since the last call, and
-// whether more bulk waits behind unsent updates.
-func (p *Pace) NoteBulk(bytes int, waits bool) {
+// NoteBulk records that the connection sent that many bytes of bulk since the last call, and
+// whether more bulk is waiting behind unsent updates.
+func (p *Pace) NoteBulk(bytes int, waiting bool) {
 	p.bulkSent += bytes
-	p.bulkWaited = p.bulkWaited || waits
+	p.bulkWaited = p.bulkWaited || waiting
 }
 
-// SetCrowd records what the paces of all the server's connections add up to.
+// SetCrowd records the sum of the paces of all the server's connections.
 func (p *Pace) SetCrowd(crowd Crowd) { p.crowd = crowd }
 
-// NoteLoss records how many of the connection's packets have been lost so far, and of how many.
-func (p *Pace) NoteLoss(lost, of uint64) {
-	if of < p.packets+fewPackets {
+// NoteLoss records how many of the connection's packets have been lost so far, out of a total.
+func (p *Pace) NoteLoss(lost, total uint64) {
+	if total < p.packets+minLossSample {
 		return
 	}
-	share := float64(lost-p.losses) / float64(of-p.packets)
+	share := float64(lost-p.losses) / float64(total-p.packets)
 	p.lost += (min(1, share) - p.lost) / 4
 	p.losses = lost
-	p.packets = of
+	p.packets = total
 }
 
-// A Sample is what Look is told about the path and about the updates since the last call.
+// A Sample holds the measurements for Look: those of the path, and of the updates since the last
+// call.
 type Sample struct {
 	// Round trips, as bunch.Conn.RecentRTT returns them.
 	RecentRTT time.Duration // minimum of the latest ones
-	MinRTT    time.Duration // minimum ever
+	MinRTT    time.Duration // minimum of all
 	Rounds    int           // how often RecentRTT has been measured
 
 	Sent int  // bytes of updates that were sent
-	More bool // there were more updates, which could not be sent or were held back
+	More bool // more updates had to wait
 }
 
-// Look adapts the rate to the path, but only if Rounds has changed since the last call.
+// Look adapts the rate to the path. It does so once per round, which ends when Rounds changes, but
+// not before minRound.
 func (p *Pace) Look(now time.Duration, s Sample) {
 	if now-p.lastLook > idleTime {
 		// We don't know what happened on the path since the last call.
@@ -151,12 +162,12 @@ func (p *Pace) Look(now time.Duration, s Sample) {
 	}
 	p.lastLook = now
 	p.sent += s.Sent
-	if s.Rounds == p.rounds || p.rate == 0 || now-p.roundStart < burstTime {
+	if s.Rounds == p.rounds || p.rate == 0 || now-p.roundStart < minRound {
 		return
 	}
 	p.rounds = s.Rounds
 	used := float64(p.sent) / (now - p.roundStart).Seconds()
-	bulkLacks := p.bulkWaited && p.bulkSent < p.sent/bulkShare
+	bulkStarved := p.bulkWaited && p.bulkSent < p.sent/updatesPerBulk
 	p.beginRound(now)
 	if p.base == 0 {
 		p.base = s.MinRTT
@@ -167,13 +178,18 @@ func (p *Pace) Look(now time.Duration, s Sample) {
 		p.lastQueue = now
 		p.shrink(now, s.RecentRTT, used)
 	case p.crowd.overflows(p.lost) && s.RecentRTT > s.MinRTT+queueDelay/2:
-		// The queue that most connections share is full, although it looks short here: it may hold
-		// less than queueDelay, or base may include it.
+		// The queue that most connections share is full, although it looks short to this one: it
+		// may hold less than queueDelay, or base may include it.
+		//
+		// Leave lastQueue as it is, because the Crowd must count only paces that saw a queue
+		// themselves. If it also counted those that took its word for it, most would soon seem to
+		// have met a queue. The price is that the rate may grow by fastGrowth in the next calm
+		// round.
 		p.shrink(now, s.RecentRTT, used)
 	default:
 		p.cuts = 0
 		p.queueSince = 0
-		p.adapt(now, used, bulkLacks, s.More)
+		p.adapt(now, used, bulkStarved, s.More)
 	}
 }
 
@@ -185,40 +201,40 @@ func (p *Pace) beginRound(now time.Duration) {
 	p.bulkWaited = false
 }
 
-// adapt adapts the rate while there is no queue. bulkLacks says that bulk got less than its share
-// in the last round, and more that updates had to wait.
-func (p *Pace) adapt(now time.Duration, used float64, bulkLacks, more bool) {
-	if !bulkLacks {
+// adapt adapts the rate while there is no queue. bulkStarved is set if bulk got less than its share
+// in the last round, and more is set if updates had to wait.
+func (p *Pace) adapt(now time.Duration, used float64, bulkStarved, more bool) {
+	if !bulkStarved {
 		p.starved = 0
 		p.usedBefore = 0
 		p.grow(now, used, more)
 		return
 	}
 	p.starved++
-	if p.starved > 1 || p.lastQueue > 0 { // a first round may only mean that bulk was just queued
-		p.lastQueue = now // so that the rate grows by a tenth from now on
-		p.yieldToBulk(used)
+	if p.starved == 1 && p.lastQueue == 0 {
+		return // perhaps bulk was queued only at the end of the round
 	}
+	p.lastQueue = now // so that the rate grows slowly from now on
+	p.yieldToBulk(used)
 }
 
-// yieldToBulk lowers the rate below used, so that bulk gets its share of what we have been sending.
-// However many rounds that takes, the rate falls no lower than half of what it was at the start,
-// because bulk that gets no more even then must be waiting for something else.
+// yieldToBulk lowers the rate below used, the rate at which we have been sending, so that bulk gets
+// its share. Over several rounds, the rate falls to no less than half of what we used at first. If
+// bulk still gets too little, it must be waiting for something else.
 func (p *Pace) yieldToBulk(used float64) {
 	if p.usedBefore == 0 {
 		p.usedBefore = used
 	}
-	p.rate = max(minRate, p.usedBefore/2, used*bulkShare/(bulkShare+1))
+	p.rate = max(minRate, p.usedBefore/2, used*updatesPerBulk/(updatesPerBulk+1))
 }
 
 // queueLimit returns the round trip above which we assume that the path has a standing queue.
 func (p *Pace) queueLimit() time.Duration { return p.base + max(queueDelay, p.base) }
 
-// shrink cuts the rate below used, the rate at which we have been sending. If that has made no
-// difference to the queue after trialRounds rounds, it restores the rate instead, since the queue
-// isn't ours.
+// shrink cuts the rate below used, the rate at which we have been sending. If trialRounds such cuts
+// made no difference to the queue, the queue isn't ours, so shrink restores the rate instead.
 //
-// Rounds in which the crowd is undecided don't count. If they did, many connections would cut their
+// Rounds in which the Crowd is undecided don't count. If they did, many connections would cut their
 // rates in vain while calls and resends also fill the path. Each of them would conclude that the
 // queue must be somebody else's and restore its rate, so the queue would stay full.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
@@ -230,7 +246,7 @@ func (p *Pace) shrink(now, recent time.Duration, used float64) {
 		p.rttBefore = recent
 		p.rateBefore = p.rate
 	case p.crowd.undecided(p, now-p.queueSince):
-		// Begin the trial again, but remember the rate before it.
+		// Restart the trial, but still remember the rate before its first cut.
 		p.rttBefore = recent
 		p.cuts = 0
 	}
@@ -238,7 +254,7 @@ func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	if p.cuts > trialRounds {
 		p.cuts = 0
 		if (recent - p.rttBefore).Abs() <= sameDelay {
-			// The queue isn't ours. Regard it as a part of the path from now on.
+			// The queue isn't ours, so from now on its delay counts as part of the path's.
 			p.base = recent
 			p.rate = p.rateBefore
 			p.queueSince = 0
@@ -261,9 +277,9 @@ func (p *Pace) grow(now time.Duration, used float64, more bool) {
 	case !more && used < p.rate/2:
 		// The updates don't need more.
 	case p.lastQueue == 0:
-		p.rate = min(firstGrowth*p.rate, maxRate)
+		p.rate = min(fastGrowth*p.rate, maxRate)
 	default:
-		p.rate += p.rate / growth
+		p.rate += p.rate / slowGrowth
 	}
 }
 
@@ -282,6 +298,6 @@ func (p *Pace) Room(now time.Duration, limit int) int {
 	return min(limit, max(0, int(p.tokens)))
 }
 
-// Sent removes n bytes from the bucket, because they were passed on for sending. If some of them
-// weren't sent after all, call it again with a negative n.
+// Sent takes n bytes from the bucket, because they were passed on for sending. To put back bytes
+// that weren't sent after all, call it with a negative n.
 func (p *Pace) Sent(n int) { p.tokens -= float64(n) }

@@ -218,7 +218,7 @@ func TestRefusals(t *testing.T) {
 		{uint8(0), "range=-1:2", `struct.F: range=-1:2: both ends must be values of uint8`},
 		{int8(0), "range=5:5", `struct.F: range=5:5: low end must be below the high end`},
 		{0.0, "range=a:1,quant=1", `struct.F: range=a:1: both ends must be numbers`},
-		{0.0, "range=0:0.4,quant=1", `struct.F: range=0:0.4: low end must be at least one quant below the high end`},
+		{0.0, "range=0:0.4,quant=1", `struct.F: range=0:0.4: low end must be at least one quantum below the high end`},
 		{0.0, "range=0:1e17,quant=1", `struct.F: range=0:1e+17 is too wide for a float64 with quant=1`},
 		{0.0, "range=-1e17:0,quant=0.5", `struct.F: range=-1e+17:0 is too wide for a float64 with quant=0.5`},
 		{float32(0), "range=0:16777217,quant=1", `struct.F: range=0:1.6777217e+07 is too wide for a float32 with quant=1`},

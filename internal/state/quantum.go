@@ -8,24 +8,25 @@ import (
 	"strconv"
 )
 
-// maxQuanta is the largest multiple of a quantum that we encode. Up to this number,
-// n*quantum/quantum rounds to n in spite of float64's rounding errors.
+// maxQuanta is the largest number of quanta that we encode. Up to this number, n*quantum/quantum
+// rounds to n despite float64's rounding errors.
 const maxQuanta = 1 << 50
 
-// A quantized is the form of a float with a quantum, of which it sends a whole multiple.
+// A quantized encodes a float as a whole number of quanta. The quantum is the value of the field's
+// quant tag.
 //
-// Values below low or above high are clamped. NaN becomes 0, or the value of the range that is
+// Values below low or above high are clamped. NaN becomes 0, or the value in the range that is
 // nearest to 0, because returning an error in every tick would help nobody.
 type quantized struct {
 	noReferences
-	offset    // how the multiple is encoded if there is a range; width 0 = as a varint
+	offset    // how the number of quanta is encoded if there is a range; width 0 = as a varint
 	quantum   float64
 	isFloat32 bool // the values are float32
 
 	low, high int64 // in quanta
 }
 
-// newQuantized makes the form of floats of type t with a scale that has a quantum.
+// newQuantized makes the form for floats of type t. s must have a quantum.
 func newQuantized(t reflect.Type, s *scale) (form, error) {
 	f := &quantized{quantum: s.quantum, isFloat32: t.Kind() == reflect.Float32}
 	f.high = f.maxExact()
@@ -36,27 +37,30 @@ func newQuantized(t reflect.Type, s *scale) (form, error) {
 	if !s.ranged {
 		return f, nil
 	}
-	low, wrongLow := strconv.ParseFloat(s.low, 64)
-	high, wrongHigh := strconv.ParseFloat(s.high, 64)
-	if wrongLow != nil || wrongHigh != nil || low != low || high != high {
+	low, errLow := strconv.ParseFloat(s.low, 64)
+	high, errHigh := strconv.ParseFloat(s.high, 64)
+	if errLow != nil || errHigh != nil || math.IsNaN(low) || math.IsNaN(high) {
 		return nil, fmt.Errorf("range=%s:%s: both ends must be numbers", s.low, s.high)
 	}
-	return f.setRange(low, high)
+	if err := f.setRange(low, high); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // maxExact returns the largest number of quanta that decoding and encoding doesn't change. It may
-// be less than maxQuanta, because large float32 values are further apart than the quantum.
+// be less than maxQuanta, because large values of the type may be further apart than the quantum.
 func (f *quantized) maxExact() int64 {
-	top, largest := float64(maxQuanta), math.MaxFloat64
+	largest := math.MaxFloat64
 	if f.isFloat32 {
 		largest = math.MaxFloat32
 	}
-	x := f.round(min(top*f.quantum, largest))
-	if math.Round(x/f.quantum) > top {
+	x := f.round(min(maxQuanta*f.quantum, largest))
+	if math.Round(x/f.quantum) > maxQuanta { // the rounding went up
 		x = f.towardZero(x)
 	}
 	n := int64(math.Round(x / f.quantum))
-	if math.IsInf(f.value(n), 0) {
+	if math.IsInf(f.fromQuanta(n), 0) {
 		n--
 	}
 	return n
@@ -79,27 +83,25 @@ func (f *quantized) round(x float64) float64 {
 }
 
 // setRange limits f to values from low to high.
-func (f *quantized) setRange(low, high float64) (form, error) {
-	// Compute both before setting either, because quanta clamps to the current fields.
-	lowest, highest := f.quanta(low), f.quanta(high)
-	f.low, f.high = lowest, highest
+func (f *quantized) setRange(low, high float64) error {
+	// Set both at once, because toQuanta clamps to the current fields.
+	f.low, f.high = f.toQuanta(low), f.toQuanta(high)
 	switch {
 	case f.low >= f.high:
-		return nil, fmt.Errorf("range=%v:%v: low end must be at least one quant below the high end",
-			low, high)
+		return fmt.Errorf("range=%v:%v: low end must be at least one quantum below the high end", low, high)
 	case math.Abs(low/f.quantum) > maxQuanta, math.Abs(high/f.quantum) > maxQuanta,
-		f.quanta(f.value(f.low)) != f.low, f.quanta(f.value(f.high)) != f.high:
-		return nil, fmt.Errorf("range=%v:%v is too wide for a %s with quant=%v", low, high, f.typeName(), f.quantum)
+		!f.exact(f.low), !f.exact(f.high):
+		return fmt.Errorf("range=%v:%v is too wide for a %s with quant=%v", low, high, f.typeName(), f.quantum)
 	}
 	f.offset = newOffset(uint64(f.high - f.low))
-	return f, nil
+	return nil
 }
 
-// quanta returns x in quanta, rounded and clamped.
-func (f *quantized) quanta(x float64) int64 {
+// toQuanta returns x in quanta, rounded and clamped.
+func (f *quantized) toQuanta(x float64) int64 {
 	n := math.Round(x / f.quantum)
 	switch {
-	case n != n: // NaN
+	case math.IsNaN(n):
 		return max(f.low, min(0, f.high))
 	case n <= float64(f.low):
 		return f.low
@@ -109,11 +111,15 @@ func (f *quantized) quanta(x float64) int64 {
 	return int64(n)
 }
 
-// value returns the value of n quanta.
-func (f *quantized) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
+// fromQuanta returns the value of n quanta.
+func (f *quantized) fromQuanta(n int64) float64 { return f.round(float64(n) * f.quantum) }
+
+// exact reports whether decoding and encoding leaves n quanta unchanged. It doesn't if n is out of
+// range, or if values of the type are further apart than the quantum, as large float32 values are.
+func (f *quantized) exact(n int64) bool { return f.toQuanta(f.fromQuanta(n)) == n }
 
 func (f *quantized) append(b []byte, v reflect.Value) ([]byte, error) {
-	n := f.quanta(v.Float())
+	n := f.toQuanta(v.Float())
 	if f.width > 0 {
 		return f.appendTo(b, uint64(n-f.low)), nil
 	}
@@ -130,19 +136,17 @@ func (f *quantized) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
-// read also rejects multiples of the quantum that the type can't represent, as large float32 values
-// may be.
+// read also rejects numbers of quanta that append never sends.
 func (f *quantized) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.nextQuanta(b)
 	if err != nil {
 		return nil, err
 	}
-	x := f.value(n)
-	if f.quanta(x) != n {
-		return nil, fmt.Errorf("no %s is %d times %v", f.typeName(), n, f.quantum)
+	if !f.exact(n) {
+		return nil, fmt.Errorf("invalid %s: %d quanta of %v", f.typeName(), n, f.quantum)
 	}
 	if v.IsValid() {
-		v.SetFloat(x)
+		v.SetFloat(f.fromQuanta(n))
 	}
 	return rest, nil
 }
@@ -153,7 +157,7 @@ func (f *quantized) maxSize() int {
 	if f.width > 0 {
 		return f.width
 	}
-	// f.low is -f.high, whose zigzag encoding is one smaller.
+	// The zigzag encoding of f.low, which is -f.high, is smaller by one.
 	return len(binary.AppendVarint(nil, f.high))
 }
 
