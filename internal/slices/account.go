@@ -36,4 +36,4 @@ func Allocated(n int64) int64 {
 }
 
 // ChunkBytes returns the number of bytes of memory that a chunk with that many slices uses.
-func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }
+func ChunkBytes(count int) int64 { return Allocated(int64(count * Size)) }

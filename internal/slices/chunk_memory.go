@@ -7,36 +7,39 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// A chunkMemory charges a receiver's records and chunks to the connection's account. If there's no
-// room for a chunk, it is neither stored nor charged.
+// A chunkMemory charges a receiver and its chunks to the connection's account. If there's no room
+// for a chunk, it's neither stored nor charged.
+//
+// The receiver has a place for each chunk that it can hold at a time, from the next one in order. A
+// place takes memory even before its chunk has begun to arrive.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // number of chunks for which the receiver has records
+	places   int             // at least Places once there is a receiver
 }
 
 const (
-	// ReceiverBytes is the memory that a chunk.Receiver uses, excluding its chunks. It holds the
-	// records of Places chunks, and of the last 1,024 chunks that were delivered.
+	// ReceiverBytes is the memory that a chunk.Receiver uses, excluding its chunks. That's for the
+	// first Places places, and for its list of the last 1,024 chunks that were delivered.
 	ReceiverBytes = 52 << 10
 
-	// placeBytes is the memory for each further place: a chunk's record, and an entry in the list
-	// of memory for later chunks.
+	// placeBytes is the memory for each additional place: the receiver's record of a chunk, and an
+	// entry in its list of memory for later chunks.
 	placeBytes = 128
 )
 
-// ensureReceiver creates the receiver if there is none, and reports whether there was room for its
-// records.
+// ensureReceiver creates the receiver if there is none, and reports whether there was room for it.
 func (c *chunkMemory) ensureReceiver() bool {
 	if c.receiver != nil {
 		return true
 	}
-	if !c.account.Borrow(ReceiverBytes, true) {
+	const awaited = true // no message can be delivered without a receiver
+	if !c.account.Borrow(ReceiverBytes, awaited) {
 		return false
 	}
 	r, err := chunk.NewReceiver(config)
 	if err != nil {
-		panic(err) // never: config is valid
+		panic(err) // can't happen, because config is valid
 	}
 	c.receiver, c.places = r, Places
 	return true
@@ -46,8 +49,8 @@ func (c *chunkMemory) ensureReceiver() bool {
 // ahead is the number of chunks that must be delivered before it. awaited is set if no later
 // message can be delivered before this chunk has arrived.
 //
-// A chunk that needs exactly as much memory as a page, such as a full part, is stored in a page,
-// which inbox.recycle returns.
+// A chunk that needs exactly as much memory as a page, such as a full part of a transfer, is stored
+// in a page. inbox.recycle gives the page back.
 func (c *chunkMemory) insertFirst(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.charge(s.Count, ahead, awaited) {
 		return false
@@ -59,21 +62,21 @@ func (c *chunkMemory) insertFirst(now time.Time, s chunk.Slice, ahead int, await
 	return true
 }
 
-// charge charges the account for a chunk's content, and for any records that must be added up to
-// the chunk's own.
-func (c *chunkMemory) charge(slices, ahead int, awaited bool) bool {
-	if !c.account.Hold(ChunkBytes(slices), awaited) {
+// charge charges the account for the content of a chunk with that many slices, and for the places
+// that must be added until the chunk has one. It reports whether there was room.
+func (c *chunkMemory) charge(count, ahead int, awaited bool) bool {
+	if !c.account.Hold(ChunkBytes(count), awaited) {
 		return false
 	}
 	if !c.grow(ahead) {
-		c.account.Drop(ChunkBytes(slices))
+		c.account.Drop(ChunkBytes(count))
 		return false
 	}
 	return true
 }
 
-// grow adds records up to the one of a chunk with ahead chunks before it, and reports whether there
-// was room.
+// grow adds places, if necessary, until there is one for a chunk with ahead chunks before it. It
+// reports whether there was room for them. A receiver never has more than Pipeline places.
 func (c *chunkMemory) grow(ahead int) bool {
 	if ahead < c.places || ahead >= Pipeline {
 		return true
@@ -99,13 +102,14 @@ func (c *chunkMemory) takeChunk() (data []byte, ok bool) {
 	return data, ok
 }
 
-// ackDue reports whether a chunk has slices that haven't been acked. The receiver must exist.
-func (c *chunkMemory) ackDue() bool {
+// hasUnacked reports whether slices arrived that we haven't acked yet. The receiver must exist.
+func (c *chunkMemory) hasUnacked() bool {
 	_, due := c.receiver.NextTimeout()
 	return due
 }
 
-// shrink frees the records beyond Places. No chunk may be incomplete.
+// shrink frees the places that grow added. It must be called only while no chunk is incomplete,
+// because the receiver never frees a place in use.
 func (c *chunkMemory) shrink() {
 	if c.places > Places {
 		c.receiver.SetReceiveQueue(Places)
@@ -114,8 +118,8 @@ func (c *chunkMemory) shrink() {
 	}
 }
 
-// partial returns the memory of a chunk's slices, and which slices have arrived. have.Count is 0
-// if none has arrived.
+// partial returns the memory for a chunk's slices, and which slices have arrived. have.Count is 0
+// if the chunk hasn't begun to arrive.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -123,12 +127,12 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the owner has finished with a message or charges it elsewhere. It changes
-// only the account.
+// release takes a message off the account, because the owner has finished with it or charges it
+// elsewhere. It uses only the account, so it may run concurrently with the other methods.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }
 
-// discard frees the receiver without a change to the account, which stays because a concurrent
-// release may be reading it.
+// discard frees the receiver and its chunks. It neither takes them off the account nor changes the
+// field account, which a concurrent release may be reading.
 func (c *chunkMemory) discard() {
 	c.receiver = nil
 	c.places = 0

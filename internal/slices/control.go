@@ -90,6 +90,9 @@ type ackInfo struct {
 	minRTT time.Duration // lower bound of the round trip, from a slice sent twice; 0 if unknown
 }
 
+// newestTimed returns the newest sending of a slice that was sent only once and certainly arrived.
+func (a ackInfo) newestTimed() (number uint64, ok bool) { return a.timed - 1, a.timed > 0 }
+
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
 // time. Afterward, the caller must mark their sendings as arrived.
 func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a ackInfo) {
@@ -149,12 +152,11 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a ackInfo) {
 	c.heard = t
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0
-	switch {
-	case a.timed > 0:
-		s := o.flight.At(a.timed - 1)
+	if number, ok := a.newestTimed(); ok {
+		s := o.flight.At(number)
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
-	case a.minRTT > 0:
+	} else if a.minRTT > 0 {
 		// If a long queue has built up, all slices in it are sent again before they are acked, so
 		// this is the only way to measure such a queue.
 		c.gate.Update(t, a.minRTT, 0)

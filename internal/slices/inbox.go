@@ -106,7 +106,7 @@ func (in *inbox) insert(now time.Time, s chunk.Slice) {
 		in.refused++
 	}
 	in.collect()
-	if in.memory.ackDue() {
+	if in.memory.hasUnacked() {
 		in.acks.ask(now, in.incomplete)
 	}
 }

@@ -9,35 +9,36 @@ import (
 )
 
 const (
-	// TrimAfter is the time that a machine keeps its spare memory after it last sent or
+	// TrimAfter is how long a machine (see Machine) keeps its spare memory after it last sent or
 	// received a slice.
 	TrimAfter = 10 * time.Second
 
-	// firstUnsent is the maximum number of bytes queued while we don't know the path's rate. It's
-	// more than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry
-	// in the first round trip.
+	// firstUnsent limits the bytes queued while we don't know the path's rate. It's more than
+	// QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry in the first
+	// round trip.
 	firstUnsent = 64 << 10
 
-	// minUnsent is the number of bytes that may always be queued on a path that reports fates,
-	// however slow it is. These bytes don't delay play (the game's own traffic), because the
-	// carrier sends play first.
+	// minUnsent is the number of bytes that may always be queued on a path that reports fates
+	// (whether each datagram arrived or was lost), however slow it is. These bytes don't delay play
+	// (the game's own traffic), because the carrier sends play first.
 	minUnsent = 64 << 10
 
 	// maxAckBytes is the maximum size of a datagram with an ack.
 	maxAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// AppendPacket numbers each datagram, so that Unsent and Fate can refer to it. A slice is
-// numbered by its flight, and an ack is ackNumber plus the ID of its chunk. All repair slices share
-// repairNumber, because we never send one again.
+// AppendPacket numbers each datagram, so that Unsent and Fate can refer to it. A slice gets its
+// number from the flight, and the number of an ack is ackNumber plus the ID of its chunk. All
+// repair slices share repairNumber, because we never resend them.
 const (
 	ackNumber    = 1 << 63
 	repairNumber = 1 << 62
 )
 
-// A Machine is one end of a connection's slice protocol. Each of its datagrams holds one packet of
-// package chunk, or a repair slice. It counts and drops datagrams that it can't parse, but they
-// don't end any transfer. It is not safe for concurrent use, except for Release.
+// A Machine is one end of a connection's slice protocol: the state machine that packs messages into
+// datagrams and unpacks the peer's. Each datagram holds one packet of package chunk, or a repair
+// slice. The machine counts and drops datagrams that it can't parse, but they don't end any
+// transfer. It isn't safe for concurrent use, except for Release.
 //
 // The link drives it through the interface link.Extension. Its owner, a streamer, adds the missing
 // method Drained.
@@ -51,28 +52,28 @@ type Machine struct {
 	control       control       // used unless the path reports fates
 	repairs       repairMaker   // used if the path reports fates
 	sentWithFates uint64        // slices sent on paths that report fates
-	ackDue        bool          // Advance found an ack due, so NextTimeout needn't return its time again
+	ackDue        bool          // Advance found an ack due, so NextTimeout needn't return its time
 	oldPath       oldPath       // the path before the last change
 	keepTimer     keepTimer     // resends slices that arrived but that the peer never acked
 
 	// For the link.
 	held          bool             // slices must wait for the rate or the pacer; set by Hold
-	content       recovery.Content // what is in the newest datagram from AppendPacket
+	content       recovery.Content // of the newest datagram from AppendPacket
 	changed       bool             // returned and cleared by Changed
 	newestArrived time.Time        // returned by Arrived
 
 	active time.Time // when a slice was last sent or received; zero once trim has freed memory
 
 	// For the owner.
-	ended    bool          // the owner has no more messages for now; set by End
-	watching bool          // a Watch waits until Open(queue) is true
-	queue    time.Duration // set by Watch
-	wake     bool          // returned and cleared by Wake
+	noMore    bool          // the owner has no more messages for now; set by End
+	watching  bool          // a Watch waits until Open(watchWait) is true
+	watchWait time.Duration // set by Watch
+	wake      bool          // returned and cleared by Wake
 }
 
-// New returns a machine whose datagrams begin with the byte protocol. Since a machine numbers its
-// chunks from 0, an end can have only one machine per protocol byte. Memory that the peer makes it
-// hold is charged to account.
+// New returns a machine whose datagrams begin with the byte protocol, except for repair slices.
+// Since a machine numbers its chunks from 0, an end can have only one machine per protocol byte.
+// Memory that the peer makes the machine hold is charged to account.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, quickAcks)}
 }
@@ -120,7 +121,7 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	}
 }
 
-// receiveAck handles an ack, and frees the slices that it acknowledges. On a path that doesn't
+// receiveAck handles an ack, and frees messages that are completely acked. On a path that doesn't
 // report fates, an ack also shows which slices were lost and how long the round trip is.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.newlyAcked(a)
@@ -142,12 +143,12 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 // examineAck acknowledges the fresh slices of a chunk on a path that doesn't report fates.
 func (m *Machine) examineAck(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	t, id := m.out.since(now), c.id
-	// examine has to see the sendings before acknowledge marks them as arrived, and learn may look
-	// for losses only among those that are left.
+	// examine has to see the sendings before acknowledge marks them as arrived. learn comes last,
+	// because it may look for losses only among the sendings that are still in flight.
 	found := m.control.examine(t, &m.out.flight, c, fresh)
 	m.out.acknowledge(now, c, fresh)
-	if found.timed > 0 {
-		m.newestArrived = m.out.sentAt(found.timed - 1)
+	if number, ok := found.newestTimed(); ok {
+		m.newestArrived = m.out.sentAt(number)
 	}
 	if found.first {
 		m.control.learn(t, &m.out, id, found)
@@ -176,20 +177,20 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 		return buf, 0, false
 	}
 	m.content.Bulk = true
-	before := m.InFlight()
+	others := m.InFlight() // without the next slice
 	if s, number, ok := m.out.next(now); ok {
-		m.sliceSent(now, number, before)
+		m.sliceSent(now, number, others)
 		return config.AppendSlice(append(buf, m.protocol), s), number, true
 	}
 	if m.path.Fates {
 		return m.appendRepair(buf)
 	}
-	m.control.ranDry(before)
+	m.control.ranDry(others)
 	return buf, 0, false
 }
 
-// pathOpen reports whether the path can take another slice. If it reports fates, its carrier
-// decides that by calling Hold.
+// pathOpen reports whether the path can take another slice. On a path that reports fates, it's
+// always true, because the carrier limits us by calling Hold.
 func (m *Machine) pathOpen() bool { return m.path.Fates || m.control.maySend(&m.out.flight) }
 
 // maySend reports whether a slice may be sent now. Hold doesn't stop probes, which are sent only on
@@ -209,10 +210,10 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice when no other slice is left to send. If the owner has more
-// messages, ok is false, because messages are a better use of the path.
+// appendRepair appends a repair slice. It's called when no other slice is left to send. If the
+// owner has more messages, ok is false, because messages are a better use of the path.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
-	if !m.ended {
+	if !m.noMore {
 		return buf, 0, false
 	}
 	r, ok := m.repairs.next(&m.out, parity.Loss(m.path.Loss, m.path.LossOf))
@@ -222,9 +223,11 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), repairNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket wasn't sent after all. Unless it was a repair
-// slice, its content will be sent again.
-func (m *Machine) Unsent(number uint64) {
+// Unsent is called when a datagram from AppendPacket wasn't sent after all.
+func (m *Machine) Unsent(number uint64) { m.requeue(number) }
+
+// requeue makes AppendPacket send the content of a datagram again, unless it was a repair slice.
+func (m *Machine) requeue(number uint64) {
 	switch {
 	case number >= ackNumber:
 		m.in.ackAgain(uint16(number))
@@ -233,13 +236,13 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate is called when the carrier reports whether a datagram arrived. We resend a slice that was
-// lost. Even a slice that arrived stays queued until the peer acks it, because the peer may have
-// had no memory for it (see keepTimer).
+// Fate is called when the carrier reports the fate of a datagram, that is, whether it arrived. We
+// resend a slice or an ack that was lost. We keep even a slice that arrived until the peer acks it,
+// because the peer may have had no memory for it (see keepTimer).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	switch {
 	case !arrived:
-		m.Unsent(number)
+		m.requeue(number)
 	case number < repairNumber:
 		m.keepTimer.since = now
 		m.out.arrive(number)
@@ -248,9 +251,9 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 
 // SetPath tells the machine what is known about the path.
 //
-// When Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked. The
+// If Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked. The
 // peer may still ack slices that are in flight on the old path (see oldPath). If the old path
-// reported fates, the carrier continues to report the fates of these slices.
+// reported fates, its carrier continues to report the fates of these slices.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.changePath(now, p)
@@ -294,9 +297,9 @@ func (m *Machine) Assume(smoothed, variance time.Duration) {
 	}
 }
 
-// Advance runs the timers that are due, and NextTimeout lists the same timers in the same order.
-// The first two may give up slices in flight, which has to happen before control decides whether to
-// probe for them. The error, which link.Machine requires, is always nil.
+// Advance runs the timers that are due, in the order in which NextTimeout lists them. The one of
+// oldPath may declare slices in flight lost, so it runs before control decides whether to probe for
+// them. The error, which link.Machine requires, is always nil.
 func (m *Machine) Advance(now time.Time) error {
 	m.keepTimer.advance(now, &m.out)
 	m.oldPath.advance(now, &m.out)
@@ -313,8 +316,8 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// NextTimeout returns when Advance or AppendPacket must be called next, if nothing happens before.
-// ok is false if no timer is running.
+// NextTimeout returns when Advance or AppendPacket must be called next unless something happens
+// first. ok is false if no timer is running.
 func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	first.Add(m.keepTimer.at(&m.out))
@@ -329,8 +332,8 @@ func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// trimAt returns when to trim. ok is false if messages are waiting for acks or we have trimmed
-// already.
+// trimAt returns when to trim. ok is false while messages are waiting for acks, and after a trim
+// until a slice is sent or received.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -346,21 +349,21 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// Waiting reports what could be sent if Hold allowed it. We have no unreliable messages, and all
-// our slices are bulk.
+// Waiting reports what could be sent if Hold allowed it. There are no unreliable messages, and all
+// slices are bulk (the traffic of transfers).
 func (m *Machine) Waiting() (unreliable, bulk bool) {
 	return false, !m.out.idle() && m.pathOpen()
 }
 
-// Hold stops slices, but not acks, until it is called with bulk unset. We have no unreliable data
-// to which the first parameter could apply.
+// Hold with bulk set stops slices, but not acks, until the next call with bulk unset. The first
+// parameter, which link.Machine requires, is for unreliable data. We have none.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
 // InFlight returns the number of bytes of slices in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns the time when the newest slice that is known to have arrived was sent. It
-// doesn't count slices sent on paths that report fates.
+// Arrived returns when we sent the newest slice that is known to have arrived. It doesn't count
+// slices sent on paths that report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
 // Lost returns the number of slices that the machine itself has declared lost (RFC 9002, section
@@ -368,7 +371,7 @@ func (m *Machine) Arrived() time.Time { return m.newestArrived }
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
 // Wake reports whether, since the last call, a message from the peer became complete or the
-// owner's Watch ended. Asking clears the answer.
+// owner's Watch ended. The call resets it.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
@@ -376,7 +379,7 @@ func (m *Machine) Wake() bool {
 }
 
 // Changed reports whether, since the last call, something happened that may give AppendPacket a
-// datagram to send. Asking clears the answer.
+// datagram to send. The call resets it.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
@@ -389,12 +392,13 @@ func (m *Machine) Content() recovery.Content { return m.content }
 // FirstByte returns the byte that datagrams with slices and acks begin with.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// SecondByte returns the alternative to FirstByte: the byte that repair slices begin with.
+// SecondByte returns the byte that repair slices begin with. It tells the link that datagrams with
+// this first byte are ours as well.
 func (m *Machine) SecondByte() byte { return repairByte }
 
 // Open reports whether the owner may send another message. It may if only a few bytes are queued,
-// or if the path can take all queued bytes within the time queue.
-func (m *Machine) Open(queue time.Duration) bool {
+// or if the path can take all queued bytes within maxWait.
+func (m *Machine) Open(maxWait time.Duration) bool {
 	if m.out.full() {
 		return false
 	}
@@ -407,11 +411,11 @@ func (m *Machine) Open(queue time.Duration) bool {
 	if rate == 0 {
 		return m.out.unsent < firstUnsent
 	}
-	return m.out.unsent < always || m.out.unsent <= recovery.Bytes(rate, queue)
+	return m.out.unsent < always || m.out.unsent <= recovery.Bytes(rate, maxWait)
 }
 
-// Send queues a message. The caller must not change it until all of its slices have been acked, at
-// which point the machine frees the block.
+// Send queues a message. The caller mustn't change it until the machine frees b, which it does when
+// all of the message's slices have been acked.
 func (m *Machine) Send(message []byte, b Block) error {
 	m.changed = true
 	return m.out.send(message, b)
@@ -420,9 +424,9 @@ func (m *Machine) Send(message []byte, b Block) error {
 // Queued returns the number of bytes of messages that have never been sent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
-// Watch makes Wake return true as soon as Open(queue) does.
-func (m *Machine) Watch(queue time.Duration) {
-	m.watching, m.queue = true, queue
+// Watch makes Wake return true as soon as Open(maxWait) does.
+func (m *Machine) Watch(maxWait time.Duration) {
+	m.watching, m.watchWait = true, maxWait
 	m.checkWatch()
 	m.changed = m.changed || m.wake
 }
@@ -430,16 +434,16 @@ func (m *Machine) Watch(queue time.Duration) {
 // checkWatch ends a Watch if its condition holds. It is called whenever the condition may have
 // changed: when slices are sent or acked, and when timers run.
 func (m *Machine) checkWatch() {
-	if m.watching && m.Open(m.queue) {
+	if m.watching && m.Open(m.watchWait) {
 		m.watching = false
 		m.wake = true
 	}
 }
 
-// End sets whether the owner has no more messages for now. We send repair slices only if ended is
-// true.
-func (m *Machine) End(ended bool) {
-	m.ended = ended
+// End sets whether the owner has no more messages for now. We send repair slices only while noMore
+// is true.
+func (m *Machine) End(noMore bool) {
+	m.noMore = noMore
 	m.changed = true
 }
 
@@ -447,19 +451,19 @@ func (m *Machine) End(ended bool) {
 // messages, it must pass each one to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release takes a message off the account, because the caller has finished with it or has charged
-// it elsewhere. It uses only the account, and may be called on any goroutine.
+// Release takes a message off the account, because the caller has finished with it or charges it
+// elsewhere. It uses only the account, so it may be called on any goroutine.
 func (m *Machine) Release(message []byte) { m.in.release(message) }
 
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.recycle(messages) }
 
-// Yield frees the repair slices that are waiting for more slices of their chunk. The peer will
+// Yield frees the repair slices that are waiting for other slices from their chunk. The peer will
 // have to resend the slices that they might have restored.
 func (m *Machine) Yield() { m.in.dropRepairs() }
 
-// Discard frees everything that the peer has sent, when the connection ends. The account must be
-// closed first, so that slices that arrive later are refused.
+// Discard frees everything that the peer has sent. It's called when the connection ends. The
+// account must be closed first, so that slices that arrive later are refused.
 func (m *Machine) Discard() { m.in.discard() }
 
 // Stats returns a copy of the counters.

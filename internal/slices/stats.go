@@ -4,7 +4,7 @@ package slices
 type Stats struct {
 	Slices uint64 // slices sent, counting resends and those that [Machine.Unsent] took back
 	Resent uint64 // how many of them were sent again
-	Fated  uint64 // how many of them were sent on a path that reports fates, like the sealed carrier's
+	Fated  uint64 // how many of them were sent on paths that report fates (whether each arrived)
 
 	Repairs  uint64 // repair slices sent
 	Restored uint64 // slices restored from repair slices
