@@ -52,11 +52,11 @@ const (
 	// idleTime is the length of a pause after which earlier measurements are worthless.
 	idleTime = time.Second
 
-	// burstTime limits how much may be sent at once after a pause, which is what the rate allows in
-	// burstTime.
+	// burstTime limits bursts: after a pause, we may send what the rate allows in burstTime.
 	burstTime = 100 * time.Millisecond
 
-	// minBurst is the lower bound of that, in bytes. It permits a full packet at any rate.
+	// minBurst is the number of bytes that a burst may have even if burstTime allows less, so that
+	// a full packet can be sent at any rate.
 	minBurst = 1200
 
 	// minRound is the shortest round. The rate used in a shorter one would depend on whether it
