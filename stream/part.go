@@ -206,14 +206,15 @@ func (q *readQueue) empty() bool { return len(q.blocks) == 0 }
 func (q *readQueue) full() bool { return q.bytes >= q.limit }
 
 // tryJoin copies the content of b to the end of the last block, so that many small reads don't
-// become many small parts. It returns false if there is no last block, or if that block would
-// exceed partSize. The caller still owns b.
+// become many small parts. It returns false if there is no last block, or if the content doesn't fit
+// into that block's buffer or would exceed partSize. The buffer mustn't grow, because the block has
+// already been charged for it. The caller still owns b.
 func (q *readQueue) tryJoin(b *block, partSize int) (joined bool) {
 	if q.empty() {
 		return false
 	}
 	last := q.blocks[len(q.blocks)-1]
-	if last.size()+b.size() > partSize {
+	if b.size() > len(last.room()) || last.size()+b.size() > partSize {
 		return false
 	}
 	last.append(b.payload())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/crew"
 )
 
@@ -263,4 +264,27 @@ func TestReaderAddsNothingToALargeElement(t *testing.T) {
 		require.Len(t, rd.ready.blocks, 2)
 		rd.stop()
 	}
+}
+
+// A block that joined another never outgrows its buffer: it would be copied to the heap, and its
+// memory would no longer be what was charged.
+func TestJoinedBlocksKeepTheirBuffer(t *testing.T) {
+	held := budget.NewHolding(stockOf(math.MaxInt64), func() {})
+	q := readQueue{limit: firstReadAhead}
+	first := newPageBlock(1000)
+	first.append(content(600))
+	first.chargeTo(held)
+	q.add(first)
+	for _, row := range []struct {
+		bytes  int
+		joined bool
+	}{{600, false}, {400, true}, {1, false}} {
+		b := newPageBlock(1000)
+		b.append(content(row.bytes))
+		require.Equal(t, row.joined, q.tryJoin(b, partBytes), "%d bytes", row.bytes)
+		require.Equal(t, first.charged, first.cost(), "%d bytes", row.bytes)
+		b.Free()
+	}
+	require.Equal(t, content(600), first.payload()[:600])
+	q.free()
 }
