@@ -271,9 +271,8 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.remove(p)
 }
 
-// Stats returns counts of the peer's transfers. The counts of ended transfers and of slices are
-// current, whereas those of open transfers, content and lanes are as of the last tick. Stats is
-// safe for concurrent use.
+// Stats returns counts of the peer's transfers. Sent, Received, Failed, Unstored and the counts of
+// slices are current, whereas all others are as of the last tick. Stats is safe for concurrent use.
 //
 // The counts remain after the connection has ended. A program that adds up all connections
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
@@ -311,7 +310,6 @@ func (p *Peer) currentStats() Stats {
 		Slots:         p.window.slots,
 		Late:          p.sender.late + p.receiver.late,
 		Evicted:       p.receiver.evicted,
-		Unstored:      p.counts.unstored.Load(),
 	}
 }
 

@@ -121,11 +121,12 @@ func (c *peerCounts) lastTick() Stats {
 	return c.other
 }
 
-// stats returns lastTick with the current counts of transfers that have ended.
+// stats returns lastTick with the current counts of transfers that have ended or aren't stored.
 func (c *peerCounts) stats() Stats {
 	s := c.lastTick()
 	s.Sent = c.sent.Load()
 	s.Received = c.received.Load()
 	s.Failed = c.failed.Load()
+	s.Unstored = c.unstored.Load()
 	return s
 }

@@ -111,3 +111,11 @@ func TestStatsOutliveTheConnection(t *testing.T) {
 		require.Zero(n, sent.Lanes)
 	})
 }
+
+// TestUnstoredIsCurrent: a writer counts on its own goroutine, perhaps after the last tick of its
+// connection.
+func TestUnstoredIsCurrent(t *testing.T) {
+	var c peerCounts
+	c.unstored.Add(1)
+	require.EqualValues(t, 1, c.stats().Unstored)
+}
