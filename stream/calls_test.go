@@ -297,7 +297,7 @@ func TestCallsCheckTheReliableBuffer(t *testing.T) {
 	inCalls(t, setup{rpc: config}, func(c *callsTest) {
 		c.do(c.network.server.world, func() {
 			_, err := Calls(clientReceiveData, c.server.actor, nil, CallsConfig{})
-			require.ErrorContains(c, err, "RPCs of 30 entries with a gate at 16 of 32 could have 45 outstanding, but only 31 are usable")
+			require.ErrorContains(c, err, "RPC may have 30 entries; the limit is 16 with a Share of 0.5")
 			_, err = Calls(clientReceiveData, c.server.actor, nil, CallsConfig{MaxBytesPerRPC: 16 << 10})
 			require.NoError(c, err)
 		})

@@ -136,24 +136,24 @@ func TestGateCheckIsExact(t *testing.T) {
 			require.Equal(t, ch.send(entries) == nil, Gate{}.Check(slots, entries) == nil, "R = %d, N = %d", slots, entries)
 		}
 	}
-	require.EqualError(t, Gate{}.Check(256, 129), "stream: RPCs of 129 entries with a gate at 128 of 256 could have 256 outstanding, but only 255 are usable; "+
-		"the limit for an RPC is 128: lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
+	require.EqualError(t, Gate{}.Check(256, 129), "stream: RPC may have 129 entries; the limit is 128 with a Share of 0.5: "+
+		"lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
 	require.ErrorContains(t, Gate{Share: 1}.Check(256, 1), "Share is 1;")
 	require.ErrorContains(t, Gate{Share: -0.5}.Check(256, 1), "Share is -0.5;")
 	require.ErrorContains(t, Gate{Share: 0.1}.Check(4, 1), "less than one entry")
 	require.ErrorContains(t, Gate{}.Check(0, 1), "less than one entry")
 	err := Gate{}.Check(256, math.MaxInt)
-	require.ErrorContains(t, err, "the limit for an RPC is 128")
+	require.ErrorContains(t, err, "the limit is 128")
 	require.NotContains(t, err.Error(), " -")
 }
 
 func TestNewPumpChecks(t *testing.T) {
 	_, err := NewPump(&fakeChannel{slots: 32}, Gate{}, 1, 30, nil, nil)
-	require.ErrorContains(t, err, "RPCs of 30 entries with a gate at 16 of 32 could have 45")
+	require.ErrorContains(t, err, "RPC may have 30 entries; the limit is 16")
 	_, err = NewPump(&fakeChannel{slots: 32}, Gate{}, 1, 0, nil, nil)
 	require.ErrorContains(t, err, "RPC has 0 entries")
 	_, err = NewPump(&fakeChannel{slots: 32}, Gate{}, -1, 1, nil, func() error { return nil })
-	require.ErrorContains(t, err, "negative number of RPCs -1", "it would say that all was sent, without its closing RPC")
+	require.ErrorContains(t, err, "number of RPCs is -1", "it would say that all was sent, without its closing RPC")
 }
 
 func TestClosingRPCIsSentOnceAndUnderTheGate(t *testing.T) {
@@ -251,7 +251,7 @@ func TestPumpRefusesAChannelThatDoesNotCount(t *testing.T) {
 	p, err := NewPump(&fakeChannel{slots: 256}, Gate{}, 100, 1, func(int) error { calls++; return nil }, nil)
 	require.NoError(t, err)
 	_, err = p.Tick()
-	require.ErrorContains(t, err, "has no entry outstanding")
+	require.ErrorContains(t, err, "has no outstanding entry")
 	require.Equal(t, 1, calls)
 }
 

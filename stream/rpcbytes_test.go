@@ -82,7 +82,7 @@ func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 		require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 31)
 
 		err := loose.Send(n.ctx, n.server.peer, sent[:1])
-		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries with a gate at 16 of 32", bunch.Entries(loose.maxPart+rpcOverhead)))
+		require.ErrorContains(n, err, fmt.Sprintf("RPC may have %d entries; the limit is 16", bunch.Entries(loose.maxPart+rpcOverhead)))
 		require.ErrorContains(n, err, "lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
 		require.NoError(n, loose.Send(n.ctx, n.server.peer, sent[:1], Via(Slices{})), "slices fill no reliable buffer")
 		require.NoError(n, tight.Send(n.ctx, n.server.peer, sent[:1]), "the connection goes on")
