@@ -12,13 +12,13 @@ import (
 const (
 	// maxPartHeader is the maximum size of a part's header, which consists of four varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's
-	// MaxBytesPerRPC, and takes up 30 entries of a reliable buffer.
+	// partBytes is the payload of a full part. The RPC that carries it has at most defaultRPCBytes,
+	// which is 32 KiB, and takes up 30 entries in a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
-// A part is a contiguous piece of the content of a transfer. It travels as a single message:
-// an RPC on a lane (a channel set aside for bulk) or, if the transfer uses [Slices], a chunk.
+// A part is a contiguous piece of a transfer's content. It's sent as a single message: an RPC on a
+// lane (a channel reserved for transfers) or, if the transfer uses [Slices], a chunk.
 type part struct {
 	id     uint64 // of the transfer
 	offset int64  // where data begins in the content, in bytes
@@ -34,7 +34,7 @@ func appendPartHeader(b []byte, p part) []byte {
 	return binary.AppendUvarint(b, uint64(p.count))
 }
 
-// parsePart parses a part received from the peer. The part's data aliases b, and is never empty.
+// parsePart parses a part received from the peer. The part's data is never empty, and aliases b.
 func parsePart(b []byte) (part, error) {
 	r := parse(b)
 	p := part{
@@ -51,11 +51,11 @@ func parsePart(b []byte) (part, error) {
 	return p, nil
 }
 
-// A block buffers a piece of content between the source and the network, or between the
-// network and the application.
+// A block buffers a piece of content between the source and the network, or between the network and
+// the application.
 //
-// The buffer starts with room for a part's header, which message fills in when the block is sent.
-// This way the payload isn't copied again.
+// The buffer starts with room for a part's header, so that message can put the header there when
+// the block is sent, without copying the payload.
 //
 // A block has one owner at a time, who must either pass it on or free it.
 type block struct {
@@ -64,12 +64,12 @@ type block struct {
 	count  int    // elements in the payload; arrays only
 	buf    []byte // maxPartHeader bytes, then the payload
 
-	page *pages.Page // backs buf; Free returns it to the pool; nil if buf is on the heap
+	page *pages.Page // backs buf until Free returns it to the pool; nil if buf is on the heap
 
 	// Outgoing blocks are charged to the memory that their transfer may hold.
 	holding      *budget.Holding // the transfer's, set by chargeTo; nil for incoming blocks
-	charged      int64           // bytes taken from holding
-	sentAsSlices bool            // Free then means that the peer has acked all of it
+	charged      int64           // bytes taken from holding: the cost when chargeTo was called
+	sentAsSlices bool            // when Free is called, the peer has acked all of it
 }
 
 // blockBytes is the size of a full part's buffer, just under a page.
@@ -77,7 +77,8 @@ const blockBytes = maxPartHeader + partBytes
 
 // newBlock returns an empty block with room for at least size bytes.
 func newBlock(size int) *block {
-	// Pages are pooled and therefore cheap, but a small part would waste most of one.
+	// Pages are pooled and therefore cheap, but a small block would waste most of one. This limit
+	// wastes at most an eighth.
 	if size > partBytes*7/8 {
 		return newPageBlock(max(size, partBytes))
 	}
@@ -111,7 +112,8 @@ func (b *block) message(id uint64) []byte {
 	p := part{id: id, offset: b.offset, index: b.index, count: b.count}
 	header := appendPartHeader(scratch[:0], p)
 
-	// The header is usually shorter than its room. Put it at the end, next to the payload.
+	// The header is usually shorter than its room. Put it at the end of the room, next to the
+	// payload.
 	start := maxPartHeader - len(header)
 	copy(b.buf[start:], header)
 	return b.buf[start:]
@@ -123,15 +125,14 @@ func (b *block) trimFront(offset int64) {
 	if n <= 0 {
 		return
 	}
-	// Move the rest of the payload to the front, since message needs the header's room right
-	// before the payload.
+	// Move the rest of the payload to the front, because the header's room must be right before it.
 	rest := copy(b.payload(), b.payload()[n:])
 	b.buf = b.buf[:maxPartHeader+rest]
 	b.offset = offset
 }
 
-// cutFront moves the payload before offset into a new block and returns the new block. We only
-// ever cut blobs, so there are no elements to divide.
+// cutFront moves the payload before offset into a new block, which it returns. The block must be
+// from a blob, since an array's elements can't be divided at a byte offset.
 func (b *block) cutFront(offset int64) *block {
 	n := int(offset - b.offset)
 	front := newBlock(n)
@@ -144,16 +145,17 @@ func (b *block) cutFront(offset int64) *block {
 	return front
 }
 
-// blockOverhead is the memory that a block takes up in addition to its buffer: the struct itself
-// and its entries in lists.
+// blockOverhead is the memory that a block uses in addition to its buffer: the struct and the
+// lists' pointers to it.
 const blockOverhead = 128
 
-// cost returns how much memory the block takes up.
+// cost returns how much memory the block uses.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockOverhead }
 
-// heldBytes returns the maximum memory that n bytes of content can take while they are held in
-// blocks. It accounts for the allocator's rounding, the blocks themselves, and blocks that aren't
-// full.
+// heldBytes returns the maximum memory that n bytes of content can use while they are in blocks.
+//
+// n/4 covers the allocator's rounding, which is largest just above 32 KiB, where an allocation uses
+// 40 KiB (see slices.Allocated). Two more blocks cover blockOverhead and blocks that aren't full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it's freed.
@@ -163,8 +165,8 @@ func (b *block) chargeTo(h *budget.Holding) {
 	h.Take(b.charged)
 }
 
-// Free releases the block's memory, along with its payload and any message made from it. None
-// of them may be used afterwards.
+// Free releases the block's memory. The block, its payload and any message made from it must not be
+// used afterwards.
 func (b *block) Free() {
 	if b.page != nil {
 		pages.Give(b.page)
@@ -184,31 +186,33 @@ func (b *block) Free() {
 }
 
 const (
-	// maxReadAhead is the maximum amount of content that we read before a tick takes it. Sixty
-	// ticks a second that each take this much send 31 MB/s.
+	// maxReadAhead is the maximum amount of content that the reader reads before a tick takes it.
+	// Sixty ticks a second that each take this much send 31 MB/s.
 	maxReadAhead = 512 << 10
-	// firstReadAhead is the amount that we read ahead at first. It doubles whenever ticks drain it,
-	// but not on a slow path, where many transfers would tie up memory for nothing.
+	// firstReadAhead is the maximum at first. It doubles whenever ticks drain the queue, unless the
+	// path is full (most of what was sent is still queued), since many transfers would then tie up
+	// memory for nothing.
 	firstReadAhead = 128 << 10
 )
 
-// A readQueue holds the blocks that have been read but not taken. It's guarded by reader.mu.
+// A readQueue has the blocks that the reader has read but no tick has taken. It's guarded by
+// reader.mu.
 type readQueue struct {
 	blocks []*block // in order
 	bytes  int      // of content in blocks
-	limit  int      // of bytes; see widenIfDrained
-	peak   int      // maximum of bytes since the queue was last empty
+	limit  int      // on bytes, up to which the reader reads; see widenIfDrained
+	peak   int      // maximum of bytes since widenIfDrained last found the queue empty
 }
 
 func (q *readQueue) empty() bool { return len(q.blocks) == 0 }
 
-// full reports whether the goroutine is far enough ahead of the ticks.
+// full reports whether the reader is far enough ahead of the ticks.
 func (q *readQueue) full() bool { return q.bytes >= q.limit }
 
 // tryJoin copies the content of b to the end of the last block, so that many small reads don't
-// become many small parts. It returns false if there is no last block, or if the content doesn't fit
-// into that block's buffer or would exceed partSize. The buffer mustn't grow, because the block has
-// already been charged for it. The caller still owns b.
+// become many small parts. It returns false if there is no last block, or if the content doesn't
+// fit into that block's buffer or would exceed partSize. The buffer mustn't grow, because the block
+// has already been charged for it. The caller still owns b.
 func (q *readQueue) tryJoin(b *block, partSize int) (joined bool) {
 	if q.empty() {
 		return false
@@ -219,23 +223,26 @@ func (q *readQueue) tryJoin(b *block, partSize int) (joined bool) {
 	}
 	last.append(b.payload())
 	last.count += b.count
-	q.count(b.size())
+	q.noteAdded(b.size())
 	return true
 }
 
 // add appends b to the queue, which takes ownership of it.
 func (q *readQueue) add(b *block) {
 	q.blocks = append(q.blocks, b)
-	q.count(b.size())
+	q.noteAdded(b.size())
 }
 
-// count records that n bytes were added.
-func (q *readQueue) count(n int) {
+// noteAdded records that n bytes were added.
+func (q *readQueue) noteAdded(n int) {
 	q.bytes += n
 	q.peak = max(q.peak, q.bytes)
 }
 
 // mayTake reports whether take may be called with limit. The queue must not be empty.
+//
+// Only the first block of a blob may be cut, so that some of it can be sent along with the header,
+// before the receiver has granted credit. An array's elements can't be cut.
 func (q *readQueue) mayTake(limit int64) bool {
 	first := q.blocks[0]
 	mayCut := first.offset == 0 && first.count == 0 // the first block of a blob
@@ -256,9 +263,9 @@ func (q *readQueue) take(limit int64) *block {
 	return b
 }
 
-// widenIfDrained raises the limit if the queue was full and ticks emptied it before the goroutine
-// could refill it. It doesn't if the path is full, because reading further ahead then wouldn't make
-// the transfer any faster.
+// widenIfDrained raises the limit if the queue was full and ticks emptied it before the reader
+// could refill it. If the path is full, the limit stays, because reading further ahead wouldn't
+// make the transfer any faster.
 func (q *readQueue) widenIfDrained(pathFull bool) {
 	if q.bytes > 0 {
 		return
