@@ -294,10 +294,10 @@ func (p *Peer) Stats() Stats {
 func (p *Peer) hasNothingToDo() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
 	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.woken.Load()
-	return p.control.greeted && noTransfers && nothingToHandle && p.counts.lastTick() == p.currentStats()
+	return p.control.greeted && noTransfers && nothingToHandle && p.counts.tickStats() == p.currentStats()
 }
 
-// currentStats returns the counts as of now, except for the counts that Stats adds.
+// currentStats returns the current values of the counts that updateCounts stores.
 func (p *Peer) currentStats() Stats {
 	return Stats{
 		Sending:       len(p.sender.sending),
@@ -314,7 +314,7 @@ func (p *Peer) currentStats() Stats {
 }
 
 // updateCounts stores the counts of this tick for Stats.
-func (p *Peer) updateCounts() { p.counts.update(p.currentStats()) }
+func (p *Peer) updateCounts() { p.counts.setTickStats(p.currentStats()) }
 
 // handle makes fn the handler of a message at both ends. The message has two RPCs, one for each
 // direction.

@@ -8,30 +8,30 @@ import (
 	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// Stats is a snapshot of a peer's streams. The bytes of slices are counted in rpc.Stats, which
-// also counts the bytes of lanes, as part of the channels.
+// Stats is a snapshot of a peer's streams. The bytes that slices and lanes use on the network are
+// counted in rpc.Stats instead. Those of lanes are part of its channels.
 type Stats struct {
-	// Sending, Waiting and Receiving count open transfers. Waiting transfers have not sent their
+	// Sending, Waiting and Receiving count open transfers. A waiting transfer has not sent its
 	// header yet.
 	Sending, Waiting, Receiving int
 	// Sent and Received count completed transfers. Failed counts transfers that ended in any
 	// other way, in either direction.
 	Sent, Received, Failed uint64
-	// BytesSent and BytesReceived count the encoded content in the parts of all transfers,
-	// which does not include resumed content.
+	// BytesSent and BytesReceived count the encoded content in the parts of all transfers. Content
+	// that the receiver already had stored is not sent, and therefore not counted.
 	BytesSent, BytesReceived uint64
 
 	// Lanes is the number of open lanes.
 	Lanes int
 	// PeakOut is the maximum number of entries that any lane has had outstanding. Slots is the
-	// size of a lane's buffer, in entries.
+	// number of entries in a lane's reliable buffer, or 0 until something is sent on a lane.
 	PeakOut, Slots int
 
-	// Slices counts the slices sent. It includes SlicesResent, which were sent again, and
-	// SlicesSealed, which were sent in sealed packets.
+	// Slices counts the slices sent. It includes SlicesResent, which counts retransmissions, and
+	// SlicesSealed, which counts slices sent in sealed packets.
 	Slices, SlicesResent, SlicesSealed uint64
-	// RepairSlices counts the repair slices sent. SlicesRestored counts the slices that this
-	// end has restored from the repair slices that it received.
+	// RepairSlices counts the redundant slices sent to make up for losses. SlicesRestored counts
+	// the lost slices that this end restored from the repair slices that it received.
 	RepairSlices, SlicesRestored uint64
 	// SlicesRefused counts slices dropped on arrival, because there was no room for them or
 	// because they were malformed.
@@ -39,12 +39,11 @@ type Stats struct {
 
 	// Late counts parts and messages dropped because their transfer had ended.
 	Late uint64
-	// Evicted counts incoming transfers that were stuck while others needed their memory, and
-	// therefore ended with ErrRejected.
+	// Evicted counts incoming transfers that ended with ErrRejected because they were stuck while
+	// others needed their memory.
 	Evicted uint64
-	// Unstored counts incoming transfers that continue without the Store although they have a key,
-	// so that they cannot be resumed. The Store was full or busy, or it has a blob under the key of
-	// an array.
+	// Unstored counts incoming transfers that have a key but continue without the Store, and can't
+	// be resumed. The Store was full or busy, or it has a blob under the key of an array.
 	Unstored uint64
 }
 
@@ -74,31 +73,35 @@ func (s Stats) String() string {
 		statnet.Count(s.RepairSlices)+" repair slices",
 		statnet.Count(s.SlicesRestored)+" restored")
 	t.List("Drops",
-		"slices refused "+statnet.Count(s.SlicesRefused),
-		"late "+statnet.Count(s.Late),
-		"evicted "+statnet.Count(s.Evicted),
-		"not stored "+statnet.Count(s.Unstored))
+		statnet.Count(s.SlicesRefused)+" slices refused",
+		statnet.Count(s.Late)+" late",
+		statnet.Count(s.Evicted)+" evicted",
+		statnet.Count(s.Unstored)+" not stored")
 	return t.String()
 }
 
-// peerCounts holds what [Peer.Stats] returns, except for the counts of slices. It is safe for
-// concurrent use.
+// peerCounts holds what [Peer.Stats] returns, except for the counts of slices, which the slice
+// route keeps. It is safe for concurrent use.
 type peerCounts struct {
+	// Counted as they happen, because a transfer may end on any goroutine.
 	sent     atomic.Uint64 // outgoing transfers that the peer consumed
 	received atomic.Uint64 // incoming transfers that we consumed
 	failed   atomic.Uint64 // transfers that ended in any other way
 	unstored atomic.Uint64 // incoming transfers with a key that continue without the store
 
-	mu    sync.Mutex // guards other
-	other Stats      // the other counts, as of the last tick
+	// The other counts belong to the world's goroutine, which copies them here in each tick.
+	mu   sync.Mutex
+	tick Stats // guarded by mu
 }
 
-// noteSent counts an outgoing transfer that has ended with err, or is complete if err is nil.
+// noteSent counts an outgoing transfer that has ended: as complete if err is nil, otherwise as
+// failed.
 func (c *peerCounts) noteSent(err error) { c.noteEnd(&c.sent, err) }
 
-// noteReceived counts an incoming transfer that has ended with err, or is complete if err is nil.
+// noteReceived counts an incoming transfer that has ended, in the same way.
 func (c *peerCounts) noteReceived(err error) { c.noteEnd(&c.received, err) }
 
+// noteEnd adds one to completed or, if err isn't nil, to failed.
 func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
 	if err != nil {
 		c.failed.Add(1)
@@ -107,23 +110,25 @@ func (c *peerCounts) noteEnd(completed *atomic.Uint64, err error) {
 	completed.Add(1)
 }
 
-// update replaces the counts that lastTick returns.
-func (c *peerCounts) update(now Stats) {
+// setTickStats is called at the end of a tick, and when the connection ends, with the counts that
+// the world's goroutine keeps. The other fields of s are zero.
+func (c *peerCounts) setTickStats(s Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.other = now
+	c.tick = s
 }
 
-// lastTick returns the counts that the last tick stored.
-func (c *peerCounts) lastTick() Stats {
+// tickStats returns what setTickStats was last called with.
+func (c *peerCounts) tickStats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.other
+	return c.tick
 }
 
-// stats returns lastTick with the current counts of transfers that have ended or aren't stored.
+// stats returns all counts except those of slices: the counts of the last tick, and the current
+// values of the atomic counters.
 func (c *peerCounts) stats() Stats {
-	s := c.lastTick()
+	s := c.tickStats()
 	s.Sent = c.sent.Load()
 	s.Received = c.received.Load()
 	s.Failed = c.failed.Load()

@@ -22,7 +22,7 @@ Transfers         2 sending, 1 waiting, 3 receiving, 12 sent, 5 received, 1 fail
 Content           3.1 MB sent, 1.0 MB received
 Lanes             32 open, at most 120 of 256 entries outstanding
 Slices            12,345 sent, 67 resent, 12,000 sealed, 40 repair slices, 12 restored
-Drops             slices refused 1, late 2, evicted 4, not stored 3
+Drops             1 slices refused, 2 late, 4 evicted, 3 not stored
 `, "\n"+s.String())
 	require.Contains(t, Stats{Lanes: 4}.String(), "Lanes             4 open\n", "nothing was sent on them")
 }
