@@ -36,9 +36,9 @@ func (w Window) window() *Window { return &w }
 func (w *Window) check() error {
 	switch {
 	case !(w.Share >= 0 && w.Share < 1): // true for NaN
-		return fmt.Errorf("stream: Window.Share is %v; it must be above 0 and below 1", w.Share)
+		return fmt.Errorf("stream: Window.Share is %v; it must be above 0 and below 1, or 0 for the default", w.Share)
 	case w.Lanes < 0 || w.Lanes > maxLanes:
-		return fmt.Errorf("stream: Window.Lanes is %d; it must be 0 to %d", w.Lanes, maxLanes)
+		return fmt.Errorf("stream: Window.Lanes is %d; it must be from 0 to %d", w.Lanes, maxLanes)
 	}
 	return nil
 }

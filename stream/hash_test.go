@@ -64,7 +64,7 @@ func TestHashesThatAreUnknown(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Hash is NoDigest")
 	inNetwork(t, setup{}, func(n *network) {
 		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(7))
-		require.ErrorContains(n, err, "Hash of unknown algorithm 7")
+		require.ErrorContains(n, err, "Hash is unknown algorithm 7")
 		_, err = save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(NoDigest), Key("k"))
 		require.ErrorContains(n, err, "Key cannot be combined with Hash(NoDigest)")
 	})

@@ -20,8 +20,8 @@ func TestNilsAreNamed(t *testing.T) {
 			return err
 		}
 		require.ErrorContains(n, start(Weight(1), nil), "option 2 is nil")
-		require.ErrorContains(n, start(Via((*Window)(nil))), "Via(nil)")
-		require.ErrorContains(n, start(Via((*Slices)(nil))), "Via(nil)")
+		require.ErrorContains(n, start(Via((*Window)(nil))), "Via has a nil backend")
+		require.ErrorContains(n, start(Via((*Slices)(nil))), "Via has a nil backend")
 		require.NoError(n, start(Via(&Window{})))
 		require.ErrorContains(n, start(Via(Window{Share: math.NaN()})), "Window.Share is NaN")
 		require.ErrorContains(n, Gate{Share: math.NaN()}.Check(256, 1), "Share is NaN;")

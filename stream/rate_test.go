@@ -63,7 +63,7 @@ func testRateOfATransfer(t *testing.T, via Backend) {
 		require.Error(n, (<-got).err)
 
 		_, err = save.Start(n.server.peer, bytes.NewReader(nil), 0, Rate(-1))
-		require.ErrorContains(n, err, "Rate(-1)")
+		require.ErrorContains(n, err, "Rate is -1")
 		_, err = items.Start(n.server.peer, testItems(1), Rate(1))
 		require.ErrorContains(n, err, "Rate applies to blobs only")
 	})

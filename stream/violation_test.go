@@ -450,14 +450,14 @@ func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
 func TestBadOptions(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		for says, opt := range map[string]Option{
-			"Weight(0)":       Weight(0),
-			"Weight(1001)":    Weight(1001),
+			"Weight is 0":     Weight(0),
+			"Weight is 1001":  Weight(1001),
 			"Key has 129":     Key(string(make([]byte, 129))),
 			"Name has 256":    Name(string(make([]byte, 256))),
-			"Via(nil): use":   Via(nil),
-			"Lanes(-1)":       Lanes(-1),
-			"Lanes(33)":       Lanes(33),
-			"Lanes(40)":       func(o *options) { Via(Slices{})(o); Lanes(40)(o) },
+			"Via has a nil":   Via(nil),
+			"Lanes is -1":     Lanes(-1),
+			"Lanes is 33":     Lanes(33),
+			"Lanes is 40":     func(o *options) { Via(Slices{})(o); Lanes(40)(o) },
 			"Window.Lanes":    Via(Window{Lanes: 33}),
 			"Window.Share is": Via(Window{Share: 1}),
 		} {
