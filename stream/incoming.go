@@ -267,13 +267,13 @@ func (in *incoming) evict(idle time.Duration) {
 }
 
 // bytesReceived returns the number of bytes received on the transfer's connection. A transfer from
-// p that wants to write the same part of the store uses it to find out whether that connection is
-// dead.
+// p that wants to write the same content to the store uses it to find out whether that connection
+// is dead.
 //
-// conclusive is false if the number doesn't answer that question, either because the transfer is on
-// p's own connection or belongs to another party, or because it may only have stopped until the
-// application reads on. in may be nil.
-func (in *incoming) bytesReceived(p *Peer) (bytes uint64, conclusive bool) {
+// known is false if the number can't tell, either because the transfer is on p's own connection or
+// belongs to another party, or because it may only have stopped until the application reads on. in
+// may be nil.
+func (in *incoming) bytesReceived(p *Peer) (bytes uint64, known bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
 	}

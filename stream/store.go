@@ -87,7 +87,7 @@ type storeKey struct{ identity, key string }
 // the stored ones before it stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil if the content isn't stored, or once the store has become full
+	partial  Part   // nil if the content isn't stored, or once the store has become full
 	offset   int64  // offset in the content of the next byte to be written
 	unstored func() // counts a transfer that continues without the store
 }
@@ -96,23 +96,23 @@ type body struct {
 // hashes the content.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
-	if b.part == nil {
+	if b.partial == nil {
 		return len(p), nil
 	}
-	repeated := min(int64(len(p)), b.part.Offset()-b.offset)
+	repeated := min(int64(len(p)), b.partial.Offset()-b.offset)
 	if repeated > 0 {
 		if err := b.compare(p[:repeated]); err != nil {
 			return 0, err
 		}
 	}
 	b.offset += int64(len(p))
-	n, err := b.part.Write(p[repeated:])
+	n, err := b.partial.Write(p[repeated:])
 	if errors.Is(err, ErrStoreFull) {
 		// This can happen if the size wasn't known when the part was opened. The part can no
 		// longer become complete, so it shouldn't take up room.
 		n = len(p)
-		err = b.part.Delete()
-		b.part = nil
+		err = b.partial.Delete()
+		b.partial = nil
 		b.unstored()
 	}
 	return n, err
@@ -121,7 +121,7 @@ func (b *body) Write(p []byte) (int, error) {
 // compare returns an error unless the bytes stored at offset are equal to p.
 func (b *body) compare(p []byte) error {
 	stored := make([]byte, len(p))
-	if err := readAt(b.part, stored, b.offset); err != nil {
+	if err := readAt(b.partial, stored, b.offset); err != nil {
 		return err
 	}
 	if !bytes.Equal(p, stored) {
@@ -133,13 +133,13 @@ func (b *body) compare(p []byte) error {
 // Commit makes the content complete if it has the given digest. Otherwise it returns an error
 // that Is ErrDigest, and completes nothing.
 func (b *body) Commit(digest Digest) error {
-	if err := b.check(digest, "announced by the sender"); err != nil || b.part == nil {
+	if err := b.check(digest, "announced by the sender"); err != nil || b.partial == nil {
 		return err
 	}
 	if !b.name.IsZero() {
 		digest = b.name // the content will be looked up by this digest
 	}
-	return b.part.Commit(digest)
+	return b.partial.Commit(digest)
 }
 
 // Close keeps the bytes written so far, so that the transfer can be resumed. It's a no-op after
@@ -151,10 +151,10 @@ func (b *body) Delete() error { return b.end(Part.Delete) }
 
 // end ends the part by calling how, if there is a part.
 func (b *body) end(how func(Part) error) error {
-	if b.part == nil {
+	if b.partial == nil {
 		return nil
 	}
-	return ignoreEnded(how(b.part))
+	return ignoreEnded(how(b.partial))
 }
 
 // ignoreEnded returns nil for the error of ending a part that Commit has already ended.

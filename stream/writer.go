@@ -14,13 +14,16 @@ import (
 // If the store already has some of the content, the writer delivers that first, so that the
 // application can't tell a resumed transfer from a new one. It then takes the arriving blocks
 // in order, and hashes, stores, decodes and delivers each of them. Any of these steps may have
-// to wait for a disk or for the application, so they can't run on the world's goroutine.
+// to wait for a disk or for the application, so they can't run on the goroutine that drives the
+// rpc.World.
+//
+// In this file, a part is what the network carries. A [Part] in the store is called a partial.
 type writer struct {
 	in      *incoming
 	decoded int64 // elements of an array decoded so far
 
-	// The last piece of the stored content, or nil. It may be the end of the whole content, so
-	// it isn't delivered until more content has arrived or the digest has been verified.
+	// The last piece of the stored content, or nil. It may be the end of all content, so it isn't
+	// delivered until more content has arrived or the digest has been verified.
 	held *piece
 }
 
@@ -31,56 +34,55 @@ func (w *writer) run() {
 			w.in.finish(err)
 		}
 	})
-	w.takeHeld()
+	w.removeHeld()
 
-	// Another transfer may have taken over the part. The entry is then no longer ours.
+	// Another transfer may have taken over the partial. The entry is then no longer ours.
 	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.receiver.writerDone()
 }
 
-// receive delivers all of the content. If the digest turns out to be wrong, it deletes what
-// was stored. After any other error, the content stays in the store, so that a later
-// transfer can resume.
+// receive delivers all of the content. If the digest turns out to be wrong, receive deletes what
+// was stored. After any other error, it keeps what was stored, so that a later transfer can resume.
 func (w *writer) receive() error {
-	to, err := w.prepare()
-	if err != nil || to == nil { // failed, or delivered from the store
+	dest, err := w.prepare()
+	if err != nil || dest == nil { // failed, or delivered from the store
 		return err
 	}
 
-	returned := false
+	panicking := true // cleared once the calls below, which run application code, have returned
 	defer func() {
-		if !returned { // a function of the game panicked
-			_ = to.Close()
+		if panicking {
+			_ = dest.Close()
 		}
 	}()
-	if err = w.resume(to); err == nil {
-		err = w.receiveBlocks(to)
+	if err = w.resume(dest); err == nil {
+		err = w.receiveBlocks(dest)
 	}
-	returned = true
+	panicking = false
 	if errors.Is(err, ErrDigest) {
-		return closedWith(err, to.Delete())
+		return closedWith(err, dest.Delete())
 	}
-	return closedWith(err, to.Close())
+	return closedWith(err, dest.Close())
 }
 
 // receiveBlocks delivers blocks as they arrive. It withholds the last block until the digest has
-// been verified, because an application that knows how much to read could otherwise have all of
-// the content before we find out that it's wrong.
-func (w *writer) receiveBlocks(to *body) error {
+// been verified. Otherwise an application that knows how much to read could have all of the content
+// before we find out that the content is wrong.
+func (w *writer) receiveBlocks(dest *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if b == nil { // we couldn't tell that the previous block was the last, and delivered it
-			return w.conclude(to, nil)
+		if b == nil { // the previous block was the last, but was delivered since we couldn't tell
+			return w.conclude(dest, nil)
 		}
 
-		if _, err := to.Write(b.payload()); err != nil {
+		if _, err := dest.Write(b.payload()); err != nil {
 			return bodyError(err)
 		}
 		if w.in.arrival.isLast(b) {
-			return w.conclude(to, b)
+			return w.conclude(dest, b)
 		}
 
 		if err := w.deliverHeld(); err != nil {
@@ -92,9 +94,9 @@ func (w *writer) receiveBlocks(to *body) error {
 	}
 }
 
-// conclude waits for the sender's end message, verifies the digest, and then delivers the content
-// that was withheld until then: the held piece and the last block, which may be nil.
-func (w *writer) conclude(to *body, last *block) error {
+// conclude waits for the sender's end message and verifies the digest. It then delivers the content
+// that was withheld: the held piece and the last block, either of which may be nil.
+func (w *writer) conclude(dest *body, last *block) error {
 	tail, err := w.in.arrival.waitEnd()
 	if err != nil {
 		return err
@@ -102,7 +104,7 @@ func (w *writer) conclude(to *body, last *block) error {
 	if last != nil && last.end() != tail.size {
 		return fmt.Errorf("%w: sender hashed %d bytes, but %d arrived", ErrDigest, tail.size, last.end())
 	}
-	if err := to.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
+	if err := dest.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
 	if err := w.deliverHeld(); err != nil {
@@ -117,15 +119,15 @@ func (w *writer) conclude(to *body, last *block) error {
 	return nil
 }
 
-// hold withholds a piece, and charges its memory to the peer's account, until takeHeld is called.
+// hold withholds a piece and charges its memory to the peer's account until removeHeld is called.
 func (w *writer) hold(p piece) {
 	w.held = &p
 	w.in.peer.account.MustBorrow(p.cost)
 }
 
-// takeHeld takes the held piece out of the writer and stops charging for it. It returns nil if
-// there is none.
-func (w *writer) takeHeld() (p *piece) {
+// removeHeld removes and returns the held piece, and stops charging for it. It returns nil if there
+// is none.
+func (w *writer) removeHeld() (p *piece) {
 	p = w.held
 	w.held = nil
 	if p != nil {
@@ -136,7 +138,7 @@ func (w *writer) takeHeld() (p *piece) {
 
 // deliverHeld delivers the held piece, if there is one.
 func (w *writer) deliverHeld() error {
-	if p := w.takeHeld(); p != nil {
+	if p := w.removeHeld(); p != nil {
 		return w.in.delivery.add(*p)
 	}
 	return nil
@@ -168,7 +170,7 @@ func (w *writer) deliver(b *block) error {
 func (w *writer) deliverElements(b *block) error {
 	rest, last := b.payload(), b.index+int64(b.count)
 	if b.index != w.decoded || last > w.in.header.count {
-		return fmt.Errorf("part has %d elements from index %d; at most %d from index %d are expected",
+		return fmt.Errorf("part has %d elements from index %d; expected at most %d from index %d",
 			b.count, b.index, w.in.header.count-w.decoded, w.decoded)
 	}
 	for w.decoded < last {
@@ -188,17 +190,17 @@ func (w *writer) deliverElements(b *block) error {
 	return nil
 }
 
-// prepare looks for the content in the store. If all of it is there, prepare delivers it and
-// returns nil. Otherwise it returns the body to which the arriving content is written. If the
-// transfer has to continue without the store, that body only hashes the content.
+// prepare looks for the content in the store. If the store has all of it, prepare delivers it and
+// returns nil. Otherwise it returns the body that receives the arriving content. If the transfer
+// has to continue without the store, that body only hashes the content.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
-	to := &body{
+	dest := &body{
 		hasher:   newHasher(w.in.header.hash, w.in.header.keyDigest()),
 		unstored: func() { w.in.peer.counts.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
-		return to, nil
+		return dest, nil
 	}
 
 	identity := w.in.peer.conn.Identity()
@@ -207,25 +209,25 @@ func (w *writer) prepare() (*body, error) {
 	case stored:
 		return nil, err
 	case errors.Is(err, errNamedBlob):
-		to.unstored() // storing the array would eventually replace the blob
-		return to, nil
+		dest.unstored() // storing the array would eventually replace the blob
+		return dest, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
 	}
 
-	part, err := w.openPart(store, storeKey{identity, key})
+	partial, err := w.openPartial(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		to.unstored() // the content can still be received, but not resumed later
-		return to, nil
+		dest.unstored() // the content can still be received, but the transfer can't be resumed
+		return dest, nil
 	case err != nil:
 		return nil, storeError(err)
 	}
-	to.part = part
-	return to, nil
+	dest.partial = partial
+	return dest, nil
 }
 
-// match returns the number of elements in stored content if the content can be what the sender
+// match returns the number of elements in stored content if that may be the content that the sender
 // announced. Otherwise it returns fs.ErrNotExist, as if nothing were stored, or errNamedBlob.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.keyDigest(), c.Digest()
@@ -252,40 +254,40 @@ func (w *writer) match(c Content) (elements int64, err error) {
 }
 
 // errNamedBlob means that the key of an array is the text of a stored blob's digest. We can't
-// know whether the array's encoding has that digest too, so the array must not replace the blob.
+// know whether the encoded array has that digest too, so the array must not replace the blob.
 var errNamedBlob = errors.New("stream: key of the array is the digest of a stored blob")
 
 const (
-	// busyPause is how long openPart waits before it tries again to open a part that another
+	// busyPause is how long openPartial waits before it tries again to open a partial that another
 	// transfer is writing. Any fraction of a second would do.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is the number of pauses, 3 s in total, after which openPart gives up.
-	busyPauses = 12
-	// stalledPauses is the number of consecutive pauses, 1 s in total, in which the other
-	// transfer's connection must receive nothing before we consider it dead. Waiting for its idle
-	// timeout would take longer.
-	stalledPauses = 4
+	// maxBusyPauses is the number of pauses, 3 s in total, after which openPartial gives up.
+	maxBusyPauses = 12
+	// deadPauses is the number of consecutive pauses, 1 s in total, after which the other
+	// transfer's connection counts as dead if it has received nothing. Its idle timeout is much
+	// longer.
+	deadPauses = 4
 )
 
-// openPart opens the part that the transfer will write.
+// openPartial opens the partial that the transfer will write.
 //
-// When a peer loses its connection and reconnects immediately, the transfer of the lost
-// connection may still be writing the part. If that connection is dead, openPart ends its
-// transfer and takes over the part.
-func (w *writer) openPart(store Store, key storeKey) (Part, error) {
-	var holder partHolder
+// When a peer loses its connection and reconnects immediately, the transfer on the lost connection
+// may still be writing the partial. If that connection is dead, openPartial ends its transfer and
+// takes over the partial.
+func (w *writer) openPartial(store Store, key storeKey) (Part, error) {
+	var watch busyWatch
 	for pauses := 0; ; pauses++ {
-		part, err := store.Open(key.identity, key.key, w.in.header.size)
+		partial, err := store.Open(key.identity, key.key, w.in.header.size)
 		if err == nil {
 			w.in.peer.streams.writers.Store(key, w.in)
 		}
-		if !errors.Is(err, ErrPartBusy) || pauses == busyPauses {
-			return part, err
+		if !errors.Is(err, ErrPartBusy) || pauses == maxBusyPauses {
+			return partial, err
 		}
 
-		current, _ := w.in.peer.streams.writers.Load(key)
-		other, _ := current.(*incoming) // nil if no transfer of this world writes the part
-		if holder.observe(other, w.in.peer) {
+		value, _ := w.in.peer.streams.writers.Load(key)
+		other, _ := value.(*incoming) // nil if no transfer in this world is writing the partial
+		if watch.update(other, w.in.peer) {
 			other.finish(canceled(errTakenOver))
 		}
 
@@ -297,58 +299,58 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
-// A partHolder watches the transfer that is writing the part that openPart wants, from one pause
-// to the next.
-type partHolder struct {
-	transfer *incoming // nil until observe has seen one
-	received uint64    // bytes received on its connection by the last pause
-	stalled  int       // consecutive pauses in which received stayed the same
+// A busyWatch watches, from one pause to the next, the other transfer that is writing the partial.
+type busyWatch struct {
+	transfer *incoming // the transfer seen in the last pause; nil before the first
+	received uint64    // bytes that its connection had received in that pause
+	silent   int       // consecutive pauses since received last changed
 }
 
-// observe is called once per pause with the transfer that is writing the part that p wants, or
-// nil. It reports whether that transfer's connection has been silent for stalledPauses pauses
-// and is therefore considered dead.
-func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
-	received, conclusive := transfer.bytesReceived(p)
-	if !conclusive {
-		h.stalled = 0
+// update is called in each pause with the transfer that is writing the partial that p wants, or
+// with nil. It reports whether that transfer's connection is dead: whether it has now received
+// nothing for deadPauses pauses.
+func (w *busyWatch) update(transfer *incoming, p *Peer) (dead bool) {
+	received, known := transfer.bytesReceived(p)
+	if !known {
+		w.silent = 0
 		return false
 	}
-	if transfer != h.transfer || received != h.received {
-		// Either another transfer is writing the part now, or the connection is alive.
-		*h = partHolder{transfer: transfer, received: received}
+	if transfer != w.transfer || received != w.received {
+		// Either another transfer is writing the partial now, or the connection is alive.
+		*w = busyWatch{transfer: transfer, received: received}
 		return false
 	}
-	h.stalled++
-	return h.stalled == stalledPauses
+	w.silent++
+	return w.silent == deadPauses
 }
 
-// errTakenOver ends a transfer whose part is now written by another connection of the same peer.
-var errTakenOver = fmt.Errorf("nothing received on its connection for %v; another connection resumes the content",
-	stalledPauses*busyPause)
+// errTakenOver ends a transfer whose partial is now written by a transfer on another connection
+// from the same peer.
+var errTakenOver = fmt.Errorf("nothing was received on its connection for %v, so another connection has taken over its content",
+	deadPauses*busyPause)
 
 // resume tells the sender how much of the content is stored, and delivers the stored content.
-func (w *writer) resume(to *body) error {
-	if to.part == nil {
+func (w *writer) resume(dest *body) error {
+	if dest.partial == nil {
 		w.in.answer.resume(accept{})
 		return nil
 	}
-	offset, index, err := w.scan(to.part, to.part.Offset())
+	offset, index, err := w.scan(dest.partial, dest.partial.Offset())
 	if err != nil {
 		return err
 	}
-	to.offset = offset
+	dest.offset = offset
 	w.in.answer.resume(accept{offset: offset, index: index})
-	return w.replay(to.part, offset, to.hasher)
+	return w.replay(dest.partial, offset, dest.hasher)
 }
 
-// replayContent delivers the complete content that is stored under a key. stored is false if
-// there is none.
+// replayContent delivers the complete content that is stored under a key. It sets stored to false
+// if there is none.
 //
-// Content that no longer matches its digest is removed, because it must have been damaged in the
-// store: no sender can cause this. Content that can't be what the sender announced counts as
-// missing. It isn't removed, because a sender could then delete content by lying about it. If the
-// sender is honest, its own content will replace the stored content once it has been verified.
+// Content that no longer matches its digest is removed, because no sender can cause this: the store
+// must have damaged it. Content that can't be what the sender announced counts as missing, but it
+// isn't removed, because a sender could otherwise delete content by lying about it. If the sender
+// is honest, its own content will replace the stored content once it has been verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -385,7 +387,7 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 }
 
 // replay hashes and delivers the first size bytes of r, no faster than the application consumes
-// them. It withholds the last piece, which may be the end of the content.
+// them, except that it withholds the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		hash := func() error {
@@ -404,8 +406,9 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan determines how much of the first size bytes of r a resumed transfer can use: all bytes
-// of a blob, but only the complete elements of an array. It returns early if the transfer ends.
+// scan determines how much of the first size bytes of r a resumed transfer can use: all bytes of a
+// blob, but only the complete elements of an array, which end at offset and before element index.
+// It returns early if the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -422,9 +425,9 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 // inTurn waits for this transfer's turn and then runs fn, which reads or hashes a piece of stored
 // content. If the transfer ends first, inTurn returns an error without running fn.
 //
-// At most half as many of these functions run at once as there are processors, because a header of
-// a few bytes is enough to make us read a lot of stored content, and this must not delay play (the
-// game's own traffic).
+// Streams.turns lets these functions use at most half of the processors at once. A header of a few
+// bytes is enough to make us read a lot of stored content, which must not delay play (the game's
+// own traffic).
 func (w *writer) inTurn(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -445,8 +448,8 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
-		// The buffer may begin with the rest of the previous read, which ended within an element.
-		// Fill it up and decode the complete elements in it.
+		// The buffer may begin with an incomplete element from the previous read. Fill up the
+		// buffer and decode the complete elements in it.
 		err := w.inTurn(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
