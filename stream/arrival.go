@@ -86,7 +86,7 @@ func (a *arrival) addCharged(p part) error {
 		a.in.answer.cover(a.in.answer.credit.ahead)
 	}
 	more := a.parts.held - before
-	if more > 0 && peer.receiver.hold(more) {
+	if more > 0 && peer.receiver.charge(more) {
 		return nil
 	}
 	// Either there is no room, or the part took no more memory. Charge for it in any case, because

@@ -260,7 +260,7 @@ func (s *blobSource) fillError(err error) error {
 		return fmt.Errorf("source ended %d bytes short of the size given to Start, "+
 			"which reads from the current position: %w", s.left, io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
-		return &concealed{
+		return &localError{
 			public: "sender could not read its source",
 			cause:  fmt.Errorf("reading the source: %w", err),
 		}

@@ -249,9 +249,9 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	}
 }
 
-// tellEnd calls OnEnd, at most once, if the transfer has ended. It's called when the last message
+// notifyEnd calls OnEnd, at most once, if the transfer has ended. It's called when the last message
 // for the sender has been sent or can no longer be sent.
-func (d *delivery) tellEnd() {
+func (d *delivery) notifyEnd() {
 	if onEnd := d.onEnd; onEnd != nil && bell.Closed(d.in.done) {
 		d.onEnd = nil
 		d.in.guard("OnEnd", func() { onEnd(d.in.cause()) })

@@ -13,8 +13,8 @@ import (
 // Errors that end a transfer. For a failed transfer, Err, Wait and Read return an error that
 // wraps one of these or ErrDigest. If the cause arose at this end, the error wraps it as well.
 //
-// The text names the topic, the end that stopped the transfer, and the reason, which is quoted
-// if it came from the peer. It also says how much of the content was sent or consumed, or that the
+// The text names the topic, the side that stopped the transfer, and the reason, which is quoted if
+// it came from the peer. It also says how much of the content was sent or consumed, or that the
 // transfer was refused at its header:
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: player left
@@ -30,15 +30,15 @@ var (
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
-	// ErrPanicked means that a function of the game panicked: a handler, OnBatch, a Reader,
-	// the Store, or the encoding of an element. The connection continues. At the end where the
-	// function panicked, rpc.Config.OnPanic was called.
-	ErrPanicked = errors.New("stream: a function of the game panicked")
+	// ErrPanicked means that code of the application panicked: a handler, OnBatch, a Reader, the
+	// Store, or the encoding of an element. The connection stays open. rpc.Config.OnPanic was
+	// called at the end where the code panicked.
+	ErrPanicked = errors.New("stream: application code panicked")
 	// ErrBlocking means that a blocking call was made on the goroutine that drives the world.
 	ErrBlocking = errors.New("stream: blocking call on the world's goroutine")
 )
 
-// Errors of a Store.
+// Errors from a Store.
 var (
 	// ErrDigest means that content differs from what its sender hashed, from the digest in its
 	// key, or from the part that the receiver has stored. The text names the peer, the key,
@@ -46,11 +46,11 @@ var (
 	//
 	// The incomplete part is deleted. If complete content was already stored under the key, it is
 	// kept, unless it has changed since it was verified.
-	ErrDigest = errors.New("stream: digest differs")
-	// ErrPartBusy means that another transfer is writing the same content of the same peer.
+	ErrDigest = errors.New("stream: digest mismatch")
+	// ErrPartBusy means that another transfer is writing the same content from the same peer.
 	ErrPartBusy = errors.New("stream: another transfer is writing the part")
-	// ErrStoreFull means that a limit of the store, which the wrapping error names, leaves no
-	// room for the content.
+	// ErrStoreFull means that the store has reached a limit, which the wrapping error names, and
+	// has no room for the content.
 	ErrStoreFull = errors.New("stream: store is full")
 )
 
@@ -63,22 +63,30 @@ var stopKinds = [stopCodes]error{
 	stopPanicked: ErrPanicked,
 }
 
-// A concealed error has a text that only this end may see, because it may contain a path. The
-// peer is sent the public text instead.
-type concealed struct {
+// A localError has a text for this end only, because it may contain a path. The peer is sent the
+// public text instead.
+type localError struct {
 	public string
 	cause  error
 }
 
-func (e *concealed) Error() string { return e.cause.Error() }
-func (e *concealed) Unwrap() error { return e.cause }
+func (e *localError) Error() string { return e.cause.Error() }
+func (e *localError) Unwrap() error { return e.cause }
+
+// A side is one of the two ends of a transfer.
+type side string
+
+const (
+	senderSide   side = "sender"
+	receiverSide side = "receiver"
+)
 
 // A failure is the error that Err, Wait and Read return for a failed transfer.
 type failure struct {
-	kind  error  // one of the errors above
-	by    string // the end that stopped the transfer; "" if the connection ended
-	what  string // describes the transfer and its progress; set by ending
-	cause error  // nil if none was given
+	kind    error  // one of the errors above
+	by      side   // the side that stopped the transfer; "" if the connection ended
+	summary string // describes the transfer and its progress; set by describeFailure
+	cause   error  // nil if none was given
 
 	atHeader bool // the receiver refused the header, so the progress doesn't matter
 }
@@ -95,8 +103,8 @@ func stopped(kind, cause error) *failure {
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. If err wraps none of the kinds, this end could not continue
-// for some other reason, which counts as ErrCanceled.
+// failureOf returns err as a failure. If err wraps none of the kinds, the failure is an
+// ErrCanceled, because this end could not continue for a reason of its own.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -109,46 +117,41 @@ func failureOf(err error) *failure {
 	return stopped(ErrCanceled, err)
 }
 
-const (
-	bySender   = "sender"
-	byReceiver = "receiver"
-)
-
-// ending returns the error of a transfer over conn that ends because of err. end says which end
-// of the transfer this is. At the sender, the text says how much was sent, and at the receiver, how
-// much was consumed. For an ErrDigest, it also names the peer and the key, because somebody has to
-// investigate the error.
-func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
+// describeFailure returns err as the failure of a transfer over conn, with a summary. local is this
+// end's side of the transfer. The sender's summary says how much was sent, and the receiver's how
+// much was consumed. For an ErrDigest, the summary also names the peer and the key, because
+// somebody has to investigate the mismatch.
+func describeFailure(err error, local side, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
-		f.by = end
+		f.by = local
 	}
-	direction, amount, done := "from", p.of(p.Acked), "consumed"
-	if end == bySender {
-		direction, amount, done = "to", p.of(p.Sent), "sent"
+	direction, amount, verb := "from", p.of(p.Acked), "consumed"
+	if local == senderSide {
+		direction, amount, verb = "to", p.of(p.Sent), "sent"
 	}
-	f.what = h.String()
+	f.summary = h.String()
 	if f.kind == ErrDigest {
-		f.what += fmt.Sprintf(" with key %q %s %v", h.key, direction, conn)
+		f.summary += fmt.Sprintf(" with key %q %s %v", h.key, direction, conn)
 	}
 	if f.by != "" {
-		f.what += " stopped by the " + f.by
+		f.summary += " stopped by the " + string(f.by)
 	}
 	if f.atHeader {
-		f.what += " at its header"
+		f.summary += " at its header"
 	} else {
-		f.what += fmt.Sprintf(", %s %s %s", amount, h.units(), done)
+		f.summary += fmt.Sprintf(", %s %s %s", amount, h.units(), verb)
 	}
 	return &f
 }
 
 func (f *failure) Error() string {
 	text := f.kind.Error()
-	if f.what != "" {
-		text += ": " + f.what
+	if f.summary != "" {
+		text += ": " + f.summary
 	}
 	if f.cause != nil {
-		text += ": " + f.reason(f.cause.Error())
+		text += ": " + f.withoutKind(f.cause.Error())
 	}
 	return text
 }
@@ -161,28 +164,29 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason removes the kind's text from the text of a cause, since Error begins with it anyway.
-func (f *failure) reason(text string) string {
+// withoutKind removes the kind's text from the text of a cause, since Error begins with it anyway.
+// A cause that was wrapped has it in the middle: "element 17: stream: too large: ...".
+func (f *failure) withoutKind(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop returns the message that tells the peer that a transfer has failed, and why.
+// stop returns the message that tells the peer why a transfer failed.
 func (f *failure) stop(id uint64) stop {
 	// ErrClosed has no code, because no message can follow it. Index then returns -1.
 	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
-	if secret, ok := errors.AsType[*concealed](f.cause); ok {
-		s.reason = clip(secret.public, maxReasonBytes)
+	if local, ok := errors.AsType[*localError](f.cause); ok {
+		s.reason = clip(local.public, maxReasonBytes)
 	} else if f.cause != nil {
-		s.reason = clip(f.reason(f.cause.Error()), maxReasonBytes)
+		s.reason = clip(f.withoutKind(f.cause.Error()), maxReasonBytes)
 	}
 	return s
 }
 
-// peerFailure returns the failure that a stop message from the peer reports. by is the end
-// that stopped the transfer. The reason is quoted because it's untrusted.
-func peerFailure(s stop, by string) *failure {
-	f := &failure{kind: stopKinds[s.code], by: by}
+// peerFailure returns the failure that a stop message from the peer reports. peer is the peer's
+// side of the transfer. The reason is quoted because it's untrusted.
+func peerFailure(s stop, peer side) *failure {
+	f := &failure{kind: stopKinds[s.code], by: peer}
 	if s.reason != "" {
 		f.cause = errors.New(strconv.Quote(s.reason))
 	}

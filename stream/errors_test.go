@@ -106,8 +106,8 @@ type readOnly struct{ io.Reader }
 
 // A cause may be another transfer's failure: what it is does not hide what this one is.
 func TestFailureForAFailure(t *testing.T) {
-	other := ending(stopped(ErrRejected, errTest), byReceiver, nil, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
-	err := ending(canceled(other), bySender, nil, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
+	other := describeFailure(stopped(ErrRejected, errTest), receiverSide, nil, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
+	err := describeFailure(canceled(other), senderSide, nil, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
 	require.EqualError(t, err, `stream: canceled: blob "save" stopped by the sender, 1 of 10 bytes sent: `+
 		`stream: rejected: blob "other" stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`)
 	require.Equal(t, stopCanceled, failureOf(err).stop(1).code)
@@ -151,7 +151,7 @@ func TestErrDigestSaysWhoseContent(t *testing.T) {
 			store.put("decayed", memoryFile{data: evil, digest: SHA256.Of(good)})
 			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
 				got := collect(n.client.streams)
-				const what = `^stream: digest differs: blob "save" with key "(k|decayed|sha256:[0-9a-f]+)" `
+				const what = `^stream: digest mismatch: blob "save" with key "(k|decayed|sha256:[0-9a-f]+)" `
 				require.Regexp(n, what+`to conn 1 stopped by the receiver, [0-9]+ of 1000 bytes sent: "`+row.says+`"$`, row.start(n).Wait(n.ctx))
 				require.Regexp(n, what+`from conn 1 stopped by the receiver, [0-9]+ of 1000 bytes consumed: `+row.says+`$`, (<-got).err)
 			})

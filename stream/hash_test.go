@@ -91,8 +91,8 @@ func testNoDigest(t *testing.T, via Backend) {
 // TestHeadersOfTheFuture: they are rejected with a reason, and the connection continues.
 func TestHeadersOfTheFuture(t *testing.T) {
 	for says, change := range map[string]func(h *header){
-		"is by unknown algorithm 7; the receiver supports": func(h *header) { h.hash = 7 },
-		"have digests of unknown kind 3":                   func(h *header) { h.parts = 3 },
+		"uses unknown digest algorithm 7; the receiver supports": func(h *header) { h.hash = 7 },
+		"have digests of unknown kind 3":                         func(h *header) { h.parts = 3 },
 	} {
 		inNetwork(t, setup{}, func(n *network) {
 			got := collect(n.client.streams)

@@ -192,7 +192,7 @@ func (in *incoming) finishLocked(err error) {
 	in.finished = true
 	in.peer.counts.noteReceived(err)
 	if err != nil {
-		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
+		in.err = describeFailure(err, receiverSide, in.peer.conn, &in.header, in.progressLocked())
 		in.delivery.speed = speed{}
 	} else {
 		in.delivery.speed.end(time.Now(), in.delivery.consumedUnits)
@@ -221,7 +221,7 @@ func (in *incoming) waitsForSender() bool {
 	return !in.finished && senderMayGoOn && nothingQueued
 }
 
-// takeBack implements hoarder. It gives back memory that was promised for credit that the sender
+// takeBack implements holder. It gives back memory that was promised for credit that the sender
 // has not used recently. If the sender uses it later, cover gets another promise.
 //
 // The transfer is stuck if it waits for its sender, which has recently sent nothing, or less than
@@ -252,12 +252,12 @@ func (in *incoming) chargedBytes() int64 {
 	return in.records + in.arrival.parts.held + in.arrival.takenBytes + in.delivery.borrowed
 }
 
-// holder implements hoarder.
-func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
+// owner implements holder.
+func (in *incoming) owner() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.chargedBytes() > incomingBytes
 }
 
-// evict implements hoarder. It ends the transfer because other transfers need its memory.
+// evict implements holder. It ends the transfer because other transfers need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
 	in.finish(fmt.Errorf("%w: no usable content arrived for %v, "+

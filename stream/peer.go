@@ -256,7 +256,7 @@ func (p *Peer) end(cause error) {
 	p.stocked.Close()
 	p.window.lanes = nil
 	p.updateCounts()
-	tellEnds(received)
+	notifyEnds(received)
 }
 
 // watch ensures that the transfers end soon after the connection, even if the world is no longer

@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us,
-// passes parts and messages to them, and limits their number and the memory that they use. It is
-// only used on the world's goroutine.
+// A receiver is the receiving half of a [Peer]. It has the transfers that the peer sends us, passes
+// parts and messages to them, and limits their number and memory. It is only used on the goroutine
+// that drives the rpc.World.
 type receiver struct {
 	peer *Peer
 
@@ -21,8 +21,8 @@ type receiver struct {
 	receiving  []*incoming
 	lastHeader uint64 // id of the newest header; 0 before the first
 
-	// Parts may arrive early, that is, before we have answered the header.
-	early      int64 // bytes of early parts, of all transfers
+	// A part is early if it arrives before we have answered its transfer's header.
+	early      int64 // bytes of early parts from all transfers
 	earlyShare int64 // limit on early that our limits message announced; see Streams.shareEarly
 
 	memoryAlarm alarm // wakes the world to retry transfers that are waiting for memory
@@ -32,13 +32,13 @@ type receiver struct {
 	late    uint64 // parts and messages dropped because their transfer had ended
 	evicted uint64 // stuck transfers that we ended because others needed their memory
 
-	// Counts the goroutines of writers, including those of ended transfers that are still waiting
-	// for the store. Used by Streams.writing.
+	// The connection's entry in Streams.writing, which counts the goroutines of writers, including
+	// those of ended transfers that are still waiting for the store.
 	writing budget.ConnJobs
 }
 
-// deliver calls the OnBatch of each transfer during a tick. Even if the tick has used up its
-// time, each transfer delivers at least one batch.
+// deliver calls the OnBatch of each transfer until no batch is left or the tick has used up its
+// time. Even then, each transfer delivers one batch.
 func (r *receiver) deliver() {
 	for _, in := range r.receiving {
 		if in.delivery.tick(r.peer.streams.clock.timeUp) {
@@ -47,8 +47,8 @@ func (r *receiver) deliver() {
 	}
 }
 
-// sendControl sends the next control message that is due, of any transfer, and reports whether
-// there was one. A transfer is removed when its last message is sent.
+// sendControl sends the next control message that is due for any transfer, and reports whether
+// there was one. It removes a transfer after sending its last message.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
 		sent, over, err := in.answer.send(pipe, now)
@@ -56,7 +56,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 			r.receiving = slices.Delete(r.receiving, i, i+1)
 			r.peer.live.remove(in)
 			r.settle(in)
-			in.delivery.tellEnd()
+			in.delivery.notifyEnd()
 		}
 		if sent || err != nil {
 			return sent, err
@@ -65,7 +65,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 	return false, nil
 }
 
-// removeAll removes and returns all transfers, which must have ended.
+// removeAll removes and returns all transfers. All of them must have ended.
 func (r *receiver) removeAll() []*incoming {
 	receiving := r.receiving
 	r.receiving = nil
@@ -75,16 +75,15 @@ func (r *receiver) removeAll() []*incoming {
 	return receiving
 }
 
-// tellEnds calls the OnEnd of each transfer, even if some of the calls panic.
-func tellEnds(all []*incoming) {
+// notifyEnds calls the OnEnd of each transfer, even if some of the calls panic.
+func notifyEnds(all []*incoming) {
 	if len(all) > 0 {
-		defer tellEnds(all[1:])
-		all[0].delivery.tellEnd()
+		defer notifyEnds(all[1:])
+		all[0].delivery.notifyEnd()
 	}
 }
 
-// find returns the transfer with the given id, or nil if the transfer has ended or nothing of it
-// has arrived.
+// find returns the transfer with the given id, or nil if it has ended or hasn't begun to arrive.
 func (r *receiver) find(id uint64) *incoming {
 	for _, in := range r.receiving {
 		if in.header.id == id {
@@ -105,16 +104,17 @@ func (r *receiver) countKnown() int {
 	return n
 }
 
-// onHeader is called with the header of a transfer, some of whose parts may have arrived earlier.
+// onHeader is called with the header of a transfer. Some of the transfer's parts may have arrived
+// before it.
 func (r *receiver) onHeader(h header) {
 	if h.id != r.lastHeader+1 {
-		r.peer.violate("header of transfer %d follows that of transfer %d", h.id, r.lastHeader)
+		r.peer.violate("header of transfer %d arrived; expected that of transfer %d", h.id, r.lastHeader+1)
 		return
 	}
 	r.lastHeader = h.id
 	in := r.find(h.id)
 	if in == nil {
-		in = r.expect(h.id)
+		in = r.track(h.id)
 	}
 	if in == nil {
 		return
@@ -150,20 +150,20 @@ func (r *receiver) addEarly(n int64) error {
 // removeEarly stops counting n bytes of early parts.
 func (r *receiver) removeEarly(n int64) { r.early -= n }
 
-// maxUnannounced returns the maximum number of transfers whose parts may arrive before the
-// header. It's at least one, because even a receiver that accepts no transfers must let a transfer
-// begin before it can refuse it.
+// maxUnannounced returns the maximum number of transfers whose parts may arrive before their
+// headers. It's at least one, because even a receiver that accepts no transfers must let one begin
+// before it can refuse it.
 func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
-// expect adds a transfer whose header or first part has arrived. It returns nil if the
-// connection has ended, or if there are too many transfers.
-func (r *receiver) expect(id uint64) *incoming {
-	// A peer that respects the limit has at most limit open transfers here, and as many others may
-	// be waiting for the tick that sends their refusals. More than that breaks the protocol.
+// track adds a transfer whose header or first part has arrived. It returns nil if the connection
+// has ended, or if there are too many transfers, which breaks the protocol.
+func (r *receiver) track(id uint64) *incoming {
+	// A peer that respects the limit has at most that many open transfers here, and at most as many
+	// others are waiting for the tick that sends their refusals.
 	limit := r.maxUnannounced()
 	if len(r.receiving) >= 2*limit {
-		r.peer.violate("transfer %d exceeds the limit: %d are in progress or being refused; the limit is %d at once",
-			id, len(r.receiving), limit)
+		r.peer.violate("too many transfers: %d are in progress or being refused when transfer %d arrives; "+
+			"the limit is %d at once", len(r.receiving), id, limit)
 		return nil
 	}
 	in := newIncoming(r.peer, id)
@@ -178,16 +178,16 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives a transfer to the handler of its topic, or refuses it. If there is no memory for the
-// transfer, it keeps waiting.
-func (r *receiver) open(in *incoming) {
+// open passes a transfer to the handler of its topic, or refuses the transfer. If there is no
+// memory for it, the transfer keeps waiting.
+func (r *receiver) open(in *incoming, now time.Time) {
 	t := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t); err != nil {
 		in.waitsForMemory = false
 		in.finish(err)
 		return
 	}
-	in.waitsForMemory = !r.reserve(in)
+	in.waitsForMemory = !r.reserve(in, now)
 	if !in.waitsForMemory {
 		in.start(t)
 	}
@@ -195,15 +195,15 @@ func (r *receiver) open(in *incoming) {
 
 // openWaiting opens the transfers that are waiting for memory, in order, until memory runs out.
 //
-// It refuses a transfer that has waited for idleTime if no waiting transfer of the world could be
-// opened in that time, because the memory then seems to be in use for long.
+// It refuses a transfer that has waited for idleTime if no waiting transfer from any peer could be
+// opened in that time, because memory is then unlikely to be freed soon.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
 		if !in.waitsForMemory || in.cause() != nil {
 			continue
 		}
-		r.open(in)
+		r.open(in, now)
 		if !in.waitsForMemory {
 			hadWaited := in.headerTime.Before(now)
 			if hadWaited && in.cause() == nil {
@@ -222,19 +222,19 @@ func (r *receiver) openWaiting(now time.Time) {
 }
 
 // memoryPause is the maximum time between two attempts to open a transfer that is waiting for
-// memory. It adds little to a wait that usually lasts until another transfer has ended.
+// memory. It adds little to the wait, which usually lasts until another transfer has ended.
 const memoryPause = 100 * time.Millisecond
 
-// refusal returns the error for refusing the transfer, or nil if the transfer may begin. It
-// doesn't check whether there is enough memory, because reserve does.
+// refusal returns the error with which to refuse the transfer, or nil if the transfer may begin. It
+// doesn't check whether there is enough memory, which is up to reserve.
 func (r *receiver) refusal(in *incoming, t topic) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
 	switch {
-	case t.kind != h.kind: // or it has no handler
+	case t.kind != h.kind: // the topic has no handler, or a handler for the other kind
 		return fmt.Errorf("%w: no handler for %v", ErrRejected, h)
 	case !h.hash.isKnown():
-		return fmt.Errorf("%w: digest of %v is by unknown %v; the receiver supports %v",
+		return fmt.Errorf("%w: %v uses unknown digest %v; the receiver supports %v",
 			ErrRejected, h, h.hash, fastestFirst())
 	case badKey != nil:
 		return fmt.Errorf("%w: %w", ErrRejected, badKey)
@@ -243,11 +243,11 @@ func (r *receiver) refusal(in *incoming, t topic) error {
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: elements of %v have different fields at the receiver: %s", ErrRejected, h, t.fields())
 	case r.countKnown() > config.maxTransfers(): // which includes this one
-		return fmt.Errorf("%w: transfers in progress have reached the limit of %d (stream.Config.MaxTransfers)",
+		return fmt.Errorf("%w: too many transfers in progress; the limit is %d (stream.Config.MaxTransfers)",
 			ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():
 		// Ended transfers don't count above, but their writers may still be stuck in the store.
-		return fmt.Errorf("%w: store is busy with %d transfers, including ended ones; "+
+		return fmt.Errorf("%w: store is still busy with %d transfers, including ended ones; "+
 			"the limit is %d (twice stream.Config.MaxTransfers)",
 			ErrRejected, r.writers(), 2*config.maxTransfers())
 	case max(h.size, h.count) > limit:
@@ -271,14 +271,14 @@ func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {
-	return fmt.Errorf("%w: out of memory for transfers: all peers together have reached %d bytes (stream.Config.MaxMemory)",
+	return fmt.Errorf("%w: no memory for the transfer: all peers together may use %d bytes (stream.Config.MaxMemory)",
 		ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve gets a promise of the memory for a transfer's first credit from the account. If memory is
-// short, it takes one step after another to find some, from the mildest to the most drastic. It
-// returns false if all of them fail.
-func (r *receiver) reserve(in *incoming) bool {
+// reserve makes the account promise the memory for a transfer's first credit. If memory is short,
+// reserve tries to find some, first by the mildest means and last by the most drastic. It returns
+// false if none of them helps.
+func (r *receiver) reserve(in *incoming, now time.Time) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		ahead = min(ahead, max(h.size, minPending))
@@ -286,10 +286,10 @@ func (r *receiver) reserve(in *incoming) bool {
 
 	covered := in.answer.cover(ahead)
 	if !covered {
-		// Take back memory that nobody needs, including that of stuck transfers if the world is
-		// crowded.
+		// Take back memory that nobody is using and, if memory is nearly used up, the memory of
+		// stuck transfers.
 		r.withdrawFailed()
-		r.peer.streams.reclaim.makeRoom(time.Now())
+		r.peer.streams.reclaim.makeRoom(now)
 		covered = in.answer.cover(ahead)
 	}
 	for !covered && ahead > minPending {
@@ -299,7 +299,7 @@ func (r *receiver) reserve(in *incoming) bool {
 	}
 	for !covered {
 		// Evict a stuck transfer of the same party to get its memory.
-		if !r.peer.streams.reclaim.evictFor(r, time.Now()) {
+		if !r.peer.streams.reclaim.evictFor(r, now) {
 			return false
 		}
 		covered = in.answer.cover(ahead)
@@ -311,27 +311,27 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// idleChunks is the amount of memory that the slice machine (package internal/slices) may hold for
-// a connection on which no chunk is ever completed. The machine's records alone need less.
+// idleChunks is the amount of memory that the slice machine may hold for a connection on which no
+// chunk is ever completed. (The machine, in package internal/slices, is the state machine that cuts
+// chunks into slices and reassembles them.) The machine's records alone need less.
 const idleChunks = 4 * minPending
 
-// takeBack implements hoarder. It frees repair slices, which are redundant slices that replace lost
-// ones, because we can do without them.
-//
-// The receiver is stuck if its slice machine still holds more than idleChunks after that, and more
-// than the peer has recently sent through the machine.
+// takeBack implements holder. The receiver is over its limit if its slice machine holds more than
+// idleChunks and more than the peer has recently sent through the machine. takeBack then frees the
+// repair slices, which are redundant and only replace lost slices. If the receiver is still over
+// its limit, it's stuck.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
-	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.received)) }
-	if !holdsTooMuch() {
+	overLimit := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.received)) }
+	if !overLimit() {
 		return since, false
 	}
 	s.yield()
-	return s.usage.lastArrival, holdsTooMuch()
+	return s.usage.lastArrival, overLimit()
 }
 
-// sliceMemory returns the memory that the account charges for the slice machine, which is whatever
-// it doesn't charge for transfers.
+// sliceMemory returns the memory that is charged to the account for the slice machine, which is
+// everything that isn't charged for transfers.
 func (r *receiver) sliceMemory() int64 {
 	sums, _ := r.peer.account.Charge()
 	held := sums.Held + sums.Borrowed
@@ -341,12 +341,12 @@ func (r *receiver) sliceMemory() int64 {
 	return held
 }
 
-// holder implements hoarder. Slices always count as content.
-func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
+// owner implements holder. Slices always count as content.
+func (r *receiver) owner() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
-// evict implements hoarder. It closes the connection of a peer whose slices don't add up to
-// complete chunks. Dropping the slices isn't enough, since the peer doesn't resend slices that have
-// been acked.
+// evict implements holder. It closes the connection of a peer whose slices don't add up to complete
+// chunks. Dropping the slices isn't enough, because they have been acked and so the peer would
+// never resend them.
 func (r *receiver) evict(idle time.Duration) {
 	r.peer.fail(fmt.Errorf("stream: slices completed no chunk for %v, "+
 		"and other transfers need their memory; all peers may use %d bytes (stream.Config.MaxMemory)",
@@ -373,19 +373,19 @@ func (r *receiver) settle(in *incoming) {
 	in.arrival.uncountEarly()
 }
 
-// hold charges n bytes of content to the account. It returns false if there is no room.
-func (r *receiver) hold(n int64) bool {
+// charge charges n bytes of content to the account. It returns false if there is no room.
+func (r *receiver) charge(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true
 	}
-	// There must be room for early parts, because we told the peer that it may send them, and it
-	// can't resend them. HoldBeyond fails only if a transfer of the peer has stalled while it holds
-	// more than is still promised to it.
+	// There must be room for early parts, because we allowed the peer to send them, and it can't
+	// resend them. HoldBeyond only fails if one of the peer's transfers has stalled and holds more
+	// than is still promised to it.
 	return r.earlyShare > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.earlyShare))
 }
 
-// onPart is called with a part that has arrived on a lane or as a chunk. It may arrive before the
-// transfer's header, which travels on the control pipe.
+// onPart is called with a part that has arrived on a lane (a channel reserved for parts) or as a
+// chunk. It may arrive before the transfer's header, which is sent on the control pipe.
 func (r *receiver) onPart(message []byte) {
 	p, err := parsePart(message)
 	if err != nil {
@@ -394,7 +394,7 @@ func (r *receiver) onPart(message []byte) {
 	}
 	in := r.find(p.id)
 	if in == nil {
-		in = r.expectEarly(p.id)
+		in = r.trackEarly(p.id)
 	}
 	if in == nil {
 		return
@@ -407,10 +407,11 @@ func (r *receiver) onPart(message []byte) {
 	}
 }
 
-// expectEarly is called when a part of an unknown transfer has arrived. It adds the transfer if its
-// header has not arrived yet. It returns nil if the part is late, because the transfer has ended,
-// or if the part breaks the protocol.
-func (r *receiver) expectEarly(id uint64) *incoming {
+// trackEarly is called with the id of an unknown transfer when one of its parts has arrived. If the
+// header hasn't arrived yet, trackEarly adds the transfer. Otherwise the transfer has ended, and
+// trackEarly counts the part as late and returns nil. It also returns nil if the part breaks the
+// protocol.
+func (r *receiver) trackEarly(id uint64) *incoming {
 	if id <= r.lastHeader {
 		r.late++
 		return nil
@@ -421,11 +422,11 @@ func (r *receiver) expectEarly(id uint64) *incoming {
 			id, r.lastHeader, limit)
 		return nil
 	}
-	return r.expect(id)
+	return r.track(id)
 }
 
-// onEnd is called with the message that follows the last part of a transfer and has its size and
-// digest.
+// onEnd is called with the message that follows the last part of a transfer and gives the content's
+// size and digest.
 func (r *receiver) onEnd(m end) {
 	r.dispatch(m.id, func(in *incoming) error { return in.arrival.onEnd(m) })
 }
@@ -433,13 +434,14 @@ func (r *receiver) onEnd(m end) {
 // onCancel is called when the sender cancels a transfer.
 func (r *receiver) onCancel(m stop) {
 	r.dispatch(m.id, func(in *incoming) error {
-		in.finish(peerFailure(m, bySender))
+		in.finish(peerFailure(m, senderSide))
 		return nil
 	})
 }
 
-// dispatch calls apply with the transfer that a message of the sender is about, unless the transfer
-// has ended. An error of apply means that the sender broke the protocol.
+// dispatch finds the transfer for which a message from the sender has arrived, and passes it to
+// apply. If the transfer has ended, dispatch only counts the message as late. If apply returns an
+// error, the sender broke the protocol.
 func (r *receiver) dispatch(id uint64, apply func(in *incoming) error) {
 	if in := r.find(id); in != nil && in.known {
 		r.peer.violateIf(apply(in))
@@ -447,7 +449,7 @@ func (r *receiver) dispatch(id uint64, apply func(in *incoming) error) {
 	}
 	// The header is sent on the same pipe, in order, so it must have come first.
 	if id > r.lastHeader {
-		r.peer.violate("message about transfer %d before its header", id)
+		r.peer.violate("message for transfer %d arrived before its header", id)
 		return
 	}
 	r.late++

@@ -14,44 +14,44 @@ import (
 // Memory is promised to a transfer as credit, and held for content that has arrived. Credit that
 // a sender has not used recently can be taken back at any time, because the transfer asks for it
 // again if the sender uses it later. Content can't be taken back. As a last resort, the reclaimer
-// evicts a hoarder that holds content, but only if the hoarder is stuck, that is, if its peer
+// evicts a holder that holds content, but only if the holder is stuck, that is, if its peer
 // hasn't sent anything useful for a long time.
 //
 // It is used on the world's goroutine only.
 type reclaimer struct {
 	streams *Streams
 
-	// Results of the last search for stuck hoarders.
+	// Results of the last search for stuck holders.
 	searched time.Time
-	stuck    []stuckHoarder                  // longest stuck first
-	byParty  map[budget.Party][]stuckHoarder // the elements of stuck that hold content
+	stuck    []stuckHolder                  // longest stuck first
+	byParty  map[budget.Party][]stuckHolder // the elements of stuck that hold content
 }
 
-// A hoarder may hold memory that others need. It is either an incoming transfer, or the receiver of
+// A holder may hold memory that others need. It is either an incoming transfer, or the receiver of
 // a peer whose slices don't add up to complete chunks.
-type hoarder interface {
-	// takeBack takes back memory that was not used recently. Then it reports whether the hoarder is
+type holder interface {
+	// takeBack takes back memory that was not used recently. Then it reports whether the holder is
 	// stuck, and when it last received something useful.
 	takeBack(now time.Time) (since time.Time, stuck bool)
-	// holder returns the hoarder's connection, and whether the hoarder holds content.
-	holder() (conn *rpc.Conn, holds bool)
-	// evict frees the memory of a hoarder that has been stuck for the duration idle.
+	// owner returns the holder's connection, and whether the holder holds content.
+	owner() (conn *rpc.Conn, holds bool)
+	// evict frees the memory of a holder that has been stuck for the duration idle.
 	evict(idle time.Duration)
 }
 
-// A stuckHoarder has received nothing useful from its peer since a certain time.
-type stuckHoarder struct {
-	hoarder
+// A stuckHolder has received nothing useful from its peer since a certain time.
+type stuckHolder struct {
+	holder
 	since time.Time
 }
 
 // searchPause is how long the results of a search are used. It's much shorter than idleTime, after
-// which a hoarder is stuck.
+// which a holder is stuck.
 const searchPause = 100 * time.Millisecond
 
 // makeRoom is called before memory is needed. It does nothing while the reserved half of the memory
 // is free. Otherwise it takes back the memory that transfers have not used recently and then, as
-// long as the world is crowded, evicts stuck hoarders, starting with the one that has been stuck
+// long as the world is crowded, evicts stuck holders, starting with the one that has been stuck
 // longest.
 func (r *reclaimer) makeRoom(now time.Time) {
 	if r.streams.memory.Free() >= r.streams.config.maxMemory()/2 {
@@ -59,13 +59,13 @@ func (r *reclaimer) makeRoom(now time.Time) {
 	}
 	r.searchIfDue(now)
 	for len(r.stuck) > 0 && r.crowded() {
-		oldest := r.stuck[0].hoarder
+		oldest := r.stuck[0].holder
 		r.stuck = r.stuck[1:]
 		r.tryEvict(oldest, now)
 	}
 }
 
-// evictFor is called when there is no memory for one of needy's transfers. Of the stuck hoarders
+// evictFor is called when there is no memory for one of needy's transfers. Of the stuck holders
 // that belong to the same party and hold content, it evicts the one that has been stuck longest. It
 // returns false if there is none.
 //
@@ -77,10 +77,10 @@ func (r *reclaimer) evictFor(needy *receiver, now time.Time) bool {
 	}
 	r.searchIfDue(now)
 	for i, candidate := range r.byParty[party] {
-		if candidate.hoarder == hoarder(needy) {
+		if candidate.holder == holder(needy) {
 			continue // evicting it would close the connection that needs the memory
 		}
-		if r.tryEvict(candidate.hoarder, now) {
+		if r.tryEvict(candidate.holder, now) {
 			r.byParty[party] = slices.Delete(r.byParty[party], i, i+1)
 			return true
 		}
@@ -88,8 +88,8 @@ func (r *reclaimer) evictFor(needy *receiver, now time.Time) bool {
 	return false
 }
 
-// tryEvict evicts a hoarder unless it is no longer stuck, which may have changed since the search.
-func (r *reclaimer) tryEvict(h hoarder, now time.Time) (evicted bool) {
+// tryEvict evicts a holder unless it is no longer stuck, which may have changed since the search.
+func (r *reclaimer) tryEvict(h holder, now time.Time) (evicted bool) {
 	since, stuck := h.takeBack(now)
 	if stuck {
 		h.evict(now.Sub(since).Round(time.Second))
@@ -110,14 +110,14 @@ func (r *reclaimer) searchIfDue(now time.Time) {
 	}
 }
 
-// search takes back the memory that hoarders have not used recently, and records which hoarders are
+// search takes back the memory that holders have not used recently, and records which holders are
 // stuck.
 func (r *reclaimer) search(now time.Time) {
 	r.searched = now
-	var found []stuckHoarder
-	check := func(h hoarder) {
+	var found []stuckHolder
+	check := func(h holder) {
 		if since, stuck := h.takeBack(now); stuck {
-			found = append(found, stuckHoarder{h, since})
+			found = append(found, stuckHolder{h, since})
 		}
 	}
 	for _, p := range r.streams.joined {
@@ -129,15 +129,15 @@ func (r *reclaimer) search(now time.Time) {
 	r.record(found)
 }
 
-// record sorts the hoarders that a search found, and indexes them by party because thousands of
-// transfers may find no memory in one tick, and evictFor must not examine all hoarders for each of
+// record sorts the holders that a search found, and indexes them by party because thousands of
+// transfers may find no memory in one tick, and evictFor must not examine all holders for each of
 // them.
-func (r *reclaimer) record(found []stuckHoarder) {
-	slices.SortFunc(found, func(a, b stuckHoarder) int { return a.since.Compare(b.since) })
+func (r *reclaimer) record(found []stuckHolder) {
+	slices.SortFunc(found, func(a, b stuckHolder) int { return a.since.Compare(b.since) })
 	r.stuck = found
-	r.byParty = make(map[budget.Party][]stuckHoarder)
+	r.byParty = make(map[budget.Party][]stuckHolder)
 	for _, one := range found {
-		if conn, holds := one.holder(); holds {
+		if conn, holds := one.owner(); holds {
 			party := extend.PartyOf(conn)
 			r.byParty[party] = append(r.byParty[party], one)
 		}

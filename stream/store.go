@@ -185,7 +185,7 @@ func bodyError(err error) error {
 // storeError wraps an error of the store. Only this end sees its text, because it may contain
 // paths.
 func storeError(err error) error {
-	return &concealed{public: "receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
+	return &localError{public: "receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
 // closedWith adds the error of closing or deleting a part or content to err, the error with

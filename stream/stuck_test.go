@@ -51,7 +51,7 @@ type idler struct {
 }
 
 func (i idler) takeBack(now time.Time) (time.Time, bool) { *i.looks++; return now, true }
-func (i idler) holder() (*rpc.Conn, bool)                { *i.looks++; return i.conn, i.holds }
+func (i idler) owner() (*rpc.Conn, bool)                 { *i.looks++; return i.conn, i.holds }
 func (i idler) evict(time.Duration)                      {}
 
 // TestOthersThatAreStuckAreNotLookedAt: four transfers of each of a thousand
@@ -62,10 +62,10 @@ func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 	inNetwork(t, setup{rpc: rpc.Config{Authenticate: authenticate}}, func(n *network) {
 		n.do(n.server.world, func() {
 			s, looks := n.server.streams, 0
-			var all []stuckHoarder
+			var all []stuckHolder
 			now := time.Now()
 			for i := range 4000 {
-				all = append(all, stuckHoarder{idler{n.server.peer.conn, i%2000 == 1999, &looks}, now.Add(-time.Duration(i))}) // most hold nothing
+				all = append(all, stuckHolder{idler{n.server.peer.conn, i%2000 == 1999, &looks}, now.Add(-time.Duration(i))}) // most hold nothing
 			}
 			s.reclaim.searched = time.Now()
 			s.reclaim.record(all)
@@ -144,7 +144,7 @@ func TestUnannouncedTransfersAreCharged(t *testing.T) {
 		n.do(n.client.world, func() {
 			p := n.client.peer
 			before, _ := p.account.Charge()
-			require.NotNil(n, p.receiver.expect(1))
+			require.NotNil(n, p.receiver.track(1))
 			after, _ := p.account.Charge()
 			require.EqualValues(n, waitingBytes, after.Borrowed-before.Borrowed)
 		})
@@ -156,9 +156,9 @@ func TestRefusedTransfersReserveNothing(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		n.do(n.client.world, func() {
 			r := &n.client.peer.receiver
-			in := r.expect(1)
+			in := r.track(1)
 			require.NoError(n, in.begin(header{id: 1, kind: kindBlob, topic: "nobody's", hash: SHA256, size: 10}))
-			r.open(in)
+			r.open(in, time.Now())
 			require.ErrorIs(n, in.cause(), ErrRejected)
 			require.Zero(n, in.answer.promised)
 		})

@@ -158,7 +158,7 @@ func (t *Transfer) finish(err error) {
 		return
 	}
 	if err != nil {
-		err = ending(err, bySender, t.peer.conn, &t.header, s.progress)
+		err = describeFailure(err, senderSide, t.peer.conn, &t.header, s.progress)
 	}
 	s.end(err)
 	t.peer.counts.noteSent(err)
@@ -312,7 +312,7 @@ func (t *Transfer) onDone() error {
 // already ended here, the message merely confirms that. onReject never fails.
 func (t *Transfer) onReject(m stop) error {
 	t.answered = true
-	f := peerFailure(m, byReceiver)
+	f := peerFailure(m, receiverSide)
 	f.atHeader = f.kind == ErrRejected && !t.allowance.accepted
 	t.finish(f)
 	return nil

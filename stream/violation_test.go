@@ -30,11 +30,11 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 	}{
 		"header out of turn": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save", hash: SHA256})
-		}, "header of transfer 2 follows that of transfer 0"},
+		}, "header of transfer 2 arrived; expected that of transfer 1"},
 		"header twice": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendHeader.call(ctl, begin)
-		}, "header of transfer 1 follows that of transfer 1"},
+		}, "header of transfer 1 arrived; expected that of transfer 2"},
 		"part beyond the credit": {func(ctl, lane *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 64<<20 - 1, data: []byte{1}})
@@ -348,7 +348,7 @@ func TestHeadersThatAreNotAnswered(t *testing.T) {
 			require.Len(n, r.receiving, 8)
 		})
 		<-n.server.peer.conn.Done()
-		require.ErrorContains(n, n.server.peer.conn.Err(), "8 are in progress or being refused; the limit is 4 at once")
+		require.ErrorContains(n, n.server.peer.conn.Err(), "8 are in progress or being refused when transfer 9 arrives; the limit is 4 at once")
 	})
 }
 

@@ -111,7 +111,7 @@ func TestPartFitsItsRPC(t *testing.T) {
 func TestReasonsAreClipped(t *testing.T) {
 	require.Equal(t, "äh", clip("äh", 3))
 	require.Equal(t, "ä", clip("äöü", 3))
-	s := failureOf(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest})).stop(1)
+	s := failureOf(canceled(&localError{public: strings.Repeat("ü", 200), cause: errTest})).stop(1)
 	require.Len(t, s.reason, maxReasonBytes)
 	require.True(t, utf8.ValidString(s.reason))
 }
@@ -119,7 +119,7 @@ func TestReasonsAreClipped(t *testing.T) {
 func TestStopsKeepTheirMeaning(t *testing.T) {
 	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked} {
 		s := failureOf(err).stop(1)
-		require.ErrorIs(t, peerFailure(s, bySender), err)
+		require.ErrorIs(t, peerFailure(s, senderSide), err)
 	}
-	require.ErrorIs(t, peerFailure(failureOf(errTest).stop(1), bySender), ErrCanceled)
+	require.ErrorIs(t, peerFailure(failureOf(errTest).stop(1), senderSide), ErrCanceled)
 }
