@@ -111,11 +111,11 @@ func TestSealedTable(t *testing.T) {
 			slices.Sort(wires)
 			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
 				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
-			slack, more := 1.25, 1.0 // a few seeds scatter, by a round trip or by a quarter; -table 41 shows the median
+			slack, more := 1.25, 1.0 // a few seeds scatter, by two round trips or by a quarter; -table 41 shows the median
 			if runs == 1 {
 				slack, more = 2, 1.2
 			}
-			limit := max(slack*row.most, row.most+row.rtt.Seconds()/row.ideal())
+			limit := max(slack*row.most, row.most+2*row.rtt.Seconds()/row.ideal())
 			require.Less(t, ratios[runs/2], limit)
 			require.Less(t, wires[runs/2], more*row.wire)
 		})

@@ -139,7 +139,7 @@ func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
 	for r.waitToRead(offset) {
-		b := newPageBlock(r.blockSize(offset))
+		b := r.newBlock(offset)
 		b.offset = offset
 		b.index = index
 		stopAt := r.stopAt(b)
@@ -158,16 +158,16 @@ func (r *reader) read() {
 	}
 }
 
-// blockSize returns the maximum size of the block at offset. If the last block would have only a
+// newBlock returns an empty block for the content at offset. If the last block would have only a
 // few entries, the last two blocks share what is left, because bunch makes no repair bunches for so
 // short a message, and on a lossy path it would often cost the transfer a round trip.
-func (r *reader) blockSize(offset int64) int {
+func (r *reader) newBlock(offset int64) *block {
 	const few = 4 * bunch.EntryBytes
 	left := r.contentSize - offset
 	if rest := left - int64(r.partSize); rest <= 0 || rest >= few {
-		return r.partSize
+		return newPageBlock(r.partSize)
 	}
-	return int(left+1) / 2
+	return newHeapBlock(int(left+1) / 2) // a page would be half empty
 }
 
 // fill fills a block from the source and hashes it. It takes turns with other readers for the

@@ -113,7 +113,7 @@ func TestPartsThatMiscount(t *testing.T) {
 		"part of a blob has 0 elements from index 1":               {blob, part{id: 1, index: 1, data: one}},
 		"part of a blob has 1 elements from index 0":               {blob, part{id: 1, count: 1, data: one}},
 		"part has 1 elements from index 1; at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
-		"part has 3 elements from index 0; at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
+		"part has 3 elements from index 0; expected at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
 		"element 1: ": {array, part{id: 1, count: 2, data: one}},
 		strconv.Itoa(len(one)) + " bytes left over after its 1 elements": {array, part{id: 1, count: 1, data: two}},
 		strconv.Itoa(len(one)) + " bytes left over after its 0 elements": {array, part{id: 1, data: one}},

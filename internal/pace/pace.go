@@ -597,6 +597,9 @@ func (c *Controller) LossOf() int { return int(c.loss.count) }
 // Loss, which has little else to go by when the first transfer begins.
 func (c *Controller) TrainLost(lost, arrived int) { c.loss.note(lost, arrived) }
 
+// TrainLate reports that a packet of a train has arrived although TrainLost counted it as lost.
+func (c *Controller) TrainLate() { c.loss.value = max(0, c.loss.value-1/max(c.loss.count, 1)) }
+
 // RTT returns the latest, the smoothed and the minimum round trip, each of which is 0 if unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.min

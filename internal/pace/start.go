@@ -190,10 +190,9 @@ func (c *Controller) confirm(t instant, s slope) {
 	switch {
 	case filled:
 		c.enter(Drain, t)
-	case c.starters > 1, rate*c.delay.base().Seconds() < unknownWindow*float64(c.cfg.Packet):
-		// Double the rate every round trip until the path is full. Others that start too may not
-		// need their parts of the hint. And a train that shows less than an unknown path is given
-		// may have shown too little, for example because half of its packets were late.
+	case c.starters > 1:
+		// The others may not need their parts of the hint. Double ours every round trip until
+		// the path is full.
 		c.start.careful = false
 		c.start.gaveUp = t
 		c.goOn(t)

@@ -207,10 +207,10 @@ var binds = []struct {
 		parts: []string{"play beside"},
 	},
 	{
-		why: "Open: a train that shows less than the path carries is believed until the first " +
-			"flight has arrived. Then the rate doubles every round trip. It would be faster to begin " +
-			"with 32 packets whatever the train shows, as over an unknown path, but over 256 kbit/s " +
-			"these would keep play waiting for 1.3 s.",
+		why: "Open: a train that shows less than the path carries is believed for three round " +
+			"trips, until a look tries more. It would be faster to double the rate once the first " +
+			"flight has arrived, but after a train that is right this fills a queue of 90 ms over 2 " +
+			"Mbit/s and 50 ms, where play waits 33 ms now.",
 		parts: []string{"lied by 0."},
 	},
 	{

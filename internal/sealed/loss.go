@@ -46,7 +46,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 	if result, ok := s.train.takeResult(); ok {
 		s.control.Train(result)
-		s.control.TrainLost(trainPackets-s.train.arrivedOfResult, s.train.arrivedOfResult)
+		s.control.TrainLost(trainPackets-s.train.delivered, s.train.delivered)
 		s.train.followUp(s.records.Next)
 	}
 }
@@ -108,6 +108,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 	if r.train && previous == lost {
 		if result, ok := s.train.addLate(r, n); ok {
 			s.control.Train(result)
+			s.control.TrainLate()
 		}
 	}
 	for _, token := range r.tokens[:r.payloads] {

@@ -53,8 +53,9 @@ type train struct {
 	started   bool   // a packet has been sent
 	rateKnown bool   // an earlier train has shown a rate, so payloads needn't wait for this one
 
-	unsent   int // packets still to send
-	inFlight int // packets that are neither acked nor lost
+	unsent    int // packets still to send
+	inFlight  int // packets that are neither acked nor lost
+	delivered int // packets acked, whether or not we know when they arrived
 
 	// Packets that arrived in time.
 	arrived      int
@@ -62,8 +63,7 @@ type train struct {
 	arrivedBytes int                         // without the first packet acked
 	minOffset    time.Duration               // minimum of a packet's round trip minus its arrival
 
-	result          pace.Train // the last measurement; Bytes is 0 if there is none
-	arrivedOfResult int        // number of packets that it's based on
+	result pace.Train // the last measurement; Bytes is 0 if there is none
 }
 
 // running reports whether the fates of some packets are still unknown.
@@ -83,7 +83,11 @@ func (tr *train) packetSent() {
 // is 0 if unknown. rtt is its round trip.
 func (tr *train) acked(r *record, n uint64, at, rtt time.Duration) {
 	tr.inFlight--
-	if at == 0 || n < tr.first {
+	if n < tr.first {
+		return
+	}
+	tr.delivered++
+	if at == 0 {
 		return
 	}
 	if offset := rtt - at; tr.arrived == 0 || offset < tr.minOffset {
@@ -136,7 +140,7 @@ func (tr *train) takeResult() (result pace.Train, ok bool) {
 		result.Whole = false
 		result.Trip = 0
 	}
-	*tr = train{final: true, thin: tr.thin, first: tr.first, result: result, arrivedOfResult: tr.arrived}
+	*tr = train{final: true, thin: tr.thin, first: tr.first, result: result, delivered: tr.delivered}
 	return result, true
 }
 
@@ -169,6 +173,7 @@ func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 // or higher count.
 func (tr *train) moved(next uint64) {
 	tr.first = next
+	tr.delivered = 0
 	tr.arrived = 0
 	tr.arrivedBytes = 0
 	tr.result = pace.Train{}

@@ -9,6 +9,35 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
+// TestStartAfterATrainKeepsTheQueueShort transfers over narrow and short paths, whose rate the train
+// has shown. To double that rate would fill queues of up to 90 ms there and save no time.
+func TestStartAfterATrainKeepsTheQueueShort(t *testing.T) {
+	for _, path := range []struct {
+		rate int64
+		rtt  time.Duration
+		most time.Duration // longest queue
+	}{
+		{2e6, 50 * ms, 45 * ms}, {5e6, 40 * ms, 35 * ms}, {10e6, 20 * ms, 25 * ms}, {10e6, 30 * ms, 25 * ms}, {50e6, 4 * ms, 6 * ms},
+	} {
+		const size, packets = 1136, 900
+		link := netsim.Config{Delay: path.rtt / 2, Rate: path.rate, Queue: 256 << 10}
+		a, b := newPieces(size, packets, 0), newPieces(size, 0, packets)
+		a.hold = true
+		pair, client, _ := connect(t, a, b, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
+		require.NoError(t, pair.RunFor(3*time.Second))
+		a.hold = false
+		client.Wake()
+		longest := time.Duration(0)
+		require.NoError(t, pair.Run(time.Minute, func() bool {
+			latest, _, _ := client.Controller().RTT()
+			longest = max(longest, latest)
+			return a.delivered()
+		}))
+		require.Less(t, longest-path.rtt, path.most, "%d bit/s, %v", path.rate, path.rtt)
+		require.Zero(t, client.Stats().Lost)
+	}
+}
+
 // TestTrainThatCameWhole: only a train without a loss shows how many packets may be sent together.
 func TestTrainThatCameWhole(t *testing.T) {
 	for _, lost := range []int{0, 1} {
@@ -244,4 +273,21 @@ func TestLossOfATrainIsMeasured(t *testing.T) {
 	require.GreaterOrEqual(t, sent, trainPackets)
 	require.GreaterOrEqual(t, s.a.Controller().LossOf(), trainPackets)
 	require.InDelta(t, 2./trainPackets, s.a.Controller().Loss(), 0.05)
+}
+
+// TestOvertakenPacketsOfATrainAreNotLost acks half of a train without arrival times, as a peer does
+// for packets that others have overtaken. Only the packet that never arrived is lost.
+func TestOvertakenPacketsOfATrainAreNotLost(t *testing.T) {
+	tr := train{inFlight: trainPackets, started: true}
+	for i := range trainPackets - 1 {
+		at := time.Duration(0)
+		if i%2 == 0 {
+			at = time.Second + time.Duration(i)*time.Microsecond
+		}
+		tr.acked(&record{size: 1200}, uint64(i), at, 0)
+	}
+	tr.lost()
+	_, ok := tr.takeResult()
+	require.True(t, ok)
+	require.Equal(t, trainPackets-1, tr.delivered)
 }
