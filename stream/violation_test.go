@@ -112,7 +112,7 @@ func TestPartsThatMiscount(t *testing.T) {
 	}{
 		"part of a blob has 0 elements from index 1":               {blob, part{id: 1, index: 1, data: one}},
 		"part of a blob has 1 elements from index 0":               {blob, part{id: 1, count: 1, data: one}},
-		"part has 1 elements from index 1; at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
+		"part has 1 elements from index 1; expected at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
 		"part has 3 elements from index 0; expected at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
 		"element 1: ": {array, part{id: 1, count: 2, data: one}},
 		strconv.Itoa(len(one)) + " bytes left over after its 1 elements": {array, part{id: 1, count: 1, data: two}},
@@ -410,7 +410,7 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 			}
 			for _, transfer := range all {
 				require.ErrorIs(n, transfer.Wait(n.ctx), ErrRejected)
-				require.ErrorContains(n, transfer.Err(), "the limit of 0 (stream.Config.MaxTransfers)")
+				require.ErrorContains(n, transfer.Err(), "the limit is 0 (stream.Config.MaxTransfers)")
 			}
 		}
 	})

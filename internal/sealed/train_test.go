@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestStartAfterATrainKeepsTheQueueShort transfers over narrow and short paths, whose rate the train
-// has shown. To double that rate would fill queues of up to 90 ms there and save no time.
+// TestStartAfterATrainKeepsTheQueueShort transfers over narrow and short paths, whose rate the
+// train has shown. To double that rate would fill queues of up to 90 ms there and save no time.
 func TestStartAfterATrainKeepsTheQueueShort(t *testing.T) {
 	for _, path := range []struct {
 		rate int64

@@ -73,5 +73,5 @@ func TestDemoFlags(t *testing.T) {
 		want := []string{strings.TrimPrefix(words[0], "-"), words[len(words)-1]}
 		requireFailure(t, runProgram("", append([]string{"demo"}, words...)...), exitUsage, want...)
 	}
-	requireFailure(t, runProgram("", "demo", "-size", "1KB", "-lanes", "33"), exitFailed, "Lanes is 33; it must be 0 to 32")
+	requireFailure(t, runProgram("", "demo", "-size", "1KB", "-lanes", "33"), exitFailed, "Lanes is 33; it must be from 0 to 32")
 }
