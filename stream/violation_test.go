@@ -110,8 +110,8 @@ func TestPartsThatMiscount(t *testing.T) {
 		header header
 		part   part
 	}{
-		"part of a blob has 0 elements from index 1":               {blob, part{id: 1, index: 1, data: one}},
-		"part of a blob has 1 elements from index 0":               {blob, part{id: 1, count: 1, data: one}},
+		"part of a blob has 0 elements from index 1":                        {blob, part{id: 1, index: 1, data: one}},
+		"part of a blob has 1 elements from index 0":                        {blob, part{id: 1, count: 1, data: one}},
 		"part has 1 elements from index 1; expected at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
 		"part has 3 elements from index 0; expected at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
 		"element 1: ": {array, part{id: 1, count: 2, data: one}},
