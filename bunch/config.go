@@ -119,11 +119,22 @@ func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes; the minimum is %d", c.ReceiveLimit, minReceiveLimit)
 	}
-	if c.SendLimit < 0 {
-		return fmt.Errorf("bunch: Config.SendLimit is negative: %d bytes", c.SendLimit)
+	for _, field := range []struct {
+		name  string
+		value any
+		bad   bool
+	}{
+		{"SendLimit", c.SendLimit, c.SendLimit < 0},
+		{"Rate", c.Rate, c.Rate < 0},
+		{"IdleTimeout", c.IdleTimeout, c.IdleTimeout < 0},
+		{"KeepAlive", c.KeepAlive, c.KeepAlive < 0},
+	} {
+		if field.bad {
+			return fmt.Errorf("bunch: Config.%s is %v; it must not be negative", field.name, field.value)
+		}
 	}
-	if c.IdleTimeout < 0 {
-		return fmt.Errorf("bunch: Config.IdleTimeout is negative: %v", c.IdleTimeout)
+	if c.Overflow > OverflowError {
+		return fmt.Errorf("bunch: Config.Overflow is %d; it must be OverflowClose or OverflowError", c.Overflow)
 	}
 	return c.params().validate()
 }

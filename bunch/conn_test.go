@@ -29,6 +29,9 @@ func TestConfigIsChecked(t *testing.T) {
 		{"History", func(c *Config) { c.History = 4097 }},
 		{"MaxChannels", func(c *Config) { c.MaxChannels = 32768 }},
 		{"IdleTimeout", func(c *Config) { c.IdleTimeout = -1 }},
+		{"Config.Rate is -1", func(c *Config) { c.Rate = -1 }},
+		{"Config.KeepAlive is -1ns", func(c *Config) { c.KeepAlive = -1 }},
+		{"Config.Overflow is 2", func(c *Config) { c.Overflow = OverflowError + 1 }},
 	} {
 		var config Config
 		c.change(&config)
