@@ -112,6 +112,9 @@ func TestSealedTable(t *testing.T) {
 			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
 				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
 			slack, more := 1.25, 1.0 // a few seeds scatter, by two round trips or by a quarter; -table 41 shows the median
+			if row.size <= 256<<10 {
+				more = 1.2 // how many repairs there are depends on what the train lost
+			}
 			if runs == 1 {
 				slack, more = 2, 1.2
 			}
