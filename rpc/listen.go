@@ -68,6 +68,9 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if world == nil {
 		return nil, errors.New("rpc: cannot listen for a nil *World")
 	}
+	if socket == nil {
+		return nil, errors.New("rpc: cannot listen on a nil socket")
+	}
 	if !hasCertificate(config) {
 		return nil, errors.New("rpc: a listener requires a TLS config with a certificate: see cert.Development")
 	}

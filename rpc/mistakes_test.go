@@ -37,6 +37,8 @@ func TestNilsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "DialPacket for a nil *World")
 	_, err = DialPacket(t.Context(), nil, nil, clientTLS, newTestWorld(t, Config{}).World)
 	require.ErrorContains(t, err, "DialPacket with a nil socket")
+	_, err = ListenPacket(nil, serverTLS, newTestWorld(t, Config{}).World)
+	require.ErrorContains(t, err, "cannot listen on a nil socket")
 
 	b := Bind(w, class, func(*Actor) int { return 0 })
 	_, _, err = Spawn(b, nil, nil, AlwaysRelevant(), nil)
