@@ -199,9 +199,10 @@ func (c *Controller) closeLook() {
 	// longer.
 	c.looks.inVain = l.outcome.count() >= minLookPackets || c.start.dropped == 0
 
-	// If the look saw a queue, its gain came at the expense of others. Give it back.
+	// If the look saw a queue, its gain came at the expense of others. Give it back, or at least
+	// what exceeds our due.
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
-		c.rates.set(c.filling, l.from)
+		c.rates.set(c.filling, min(c.rates.value(), l.from+c.due()))
 	}
 
 	dropped := l.outcome.events().above(c.usual())
@@ -221,6 +222,20 @@ func (c *Controller) closeLook() {
 	rise := max(l.peak-l.queue, 1).Seconds()
 	added := (c.push() - 1) * c.lookTime().Seconds() / base // in round trips at our rate
 	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), maxGain-1)
+}
+
+// due returns what a look may take from others, in bytes per second. That is nothing if we have the
+// path to ourselves, a packet per round trip if we have half of it, and up to three if our share is
+// small. How small it is shows in how much the looks must add.
+//
+// Without this, looks would leave shares as they are, so that controllers which began unequally
+// would be as unequal ten seconds later. A short queue would drop what we keep.
+func (c *Controller) due() float64 {
+	if c.delay.short() {
+		return 0
+	}
+	packets := max(c.looks.extra-c.look.minExtra, 0) / (lookGain - 1)
+	return packets * float64(c.cfg.Packet) / c.delay.base().Seconds()
 }
 
 const (

@@ -686,6 +686,25 @@ func TestVacant(t *testing.T) {
 	require.Equal(t, Up, round())
 }
 
+// A look that gained at the expense of others keeps the more of it, the smaller our share is.
+func TestDue(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 100*ms)
+	kept := func(extra float64) float64 {
+		c.looks.extra = extra
+		c.look = look{peak: 50 * ms, from: 1e6, minExtra: lookGain - 1}
+		c.rates.set(0, 1.5e6)
+		c.closeLook()
+		return (c.Estimate() - 1e6) / 1e4 // packets per round trip
+	}
+	require.Zero(t, kept(0), "the first look")
+	require.Zero(t, kept(0.25), "alone")
+	require.InDelta(t, 1, kept(0.5), 1e-9, "half of it is ours")
+	require.InDelta(t, 3, kept(1), 1e-9, "the bound")
+	c.delay.noteDepth(1, 10*ms)
+	require.Zero(t, kept(1), "a short queue")
+}
+
 // The gain of looks adapts so that a look makes a quarter of a round trip of
 // queue, whatever our part of the bottleneck.
 func TestPush(t *testing.T) {
