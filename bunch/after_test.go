@@ -36,6 +36,23 @@ func TestAfterHoldsUntilAllIsAcked(t *testing.T) {
 	require.Len(t, p.take(0), 2, "the close of the second, the first of the third")
 }
 
+// TestAfterWithoutAnOrder: After refuses what it can't order, instead of doing nothing.
+func TestAfterWithoutAnOrder(t *testing.T) {
+	p := newPair(t, Config{})
+	c := p.ends[1]
+	ch := p.open(1, Normal)
+	for _, earlier := range []uint64{ch + 2, 99, 1 << 40} {
+		require.EqualError(t, c.After(ch, earlier),
+			fmt.Sprintf("bunch: channel %d cannot come after channel %d, which was never opened", ch, earlier))
+	}
+	require.ErrorContains(t, c.After(ch, 0), "channel 0 cannot come before or after another")
+	require.ErrorContains(t, c.After(0, ch), "channel 0 cannot come before or after another")
+	require.ErrorContains(t, c.After(ch, ch), "which is not closed")
+	p.send(1, ch, Reliable, []byte("x"))
+	p.run(time.Second)
+	require.Len(t, p.take(0), 1)
+}
+
 // TestAfterOne: only one channel may come after another. A second one would be
 // forgotten when the first one is released.
 func TestAfterOne(t *testing.T) {

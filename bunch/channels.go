@@ -70,7 +70,7 @@ func (c *channels) create(p Priority) (*channel, error) {
 // peer's if the peer may not open any.
 func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 	if c.isOurs(number) {
-		if number >= c.ourNext {
+		if c.isUnseen(number) {
 			return false, violation(BunchBadChannelIndex, "channel %d is not open", number)
 		}
 		return true, nil
@@ -78,11 +78,21 @@ func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 	if c.refuse != NoError {
 		return false, violation(c.refuse, "channel %d: the peer may not open channels", number)
 	}
-	if number >= c.peerNext {
-		return false, nil
+	return !c.isUnseen(number), nil
+}
+
+// isUnseen reports whether a channel was never open.
+func (c *channels) isUnseen(number uint64) bool {
+	switch {
+	case number == 0:
+		return false
+	case c.isOurs(number):
+		return number >= c.ourNext
+	case number >= c.peerNext:
+		return true
 	}
 	_, unseen := slices.BinarySearch(c.unseen, uint32(number))
-	return !unseen, nil
+	return unseen
 }
 
 // accept opens a channel of the peer's that has never been open.

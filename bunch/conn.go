@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,7 +153,7 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 		return 0, c.err
 	}
 	if p > Bulk {
-		return 0, fmt.Errorf("bunch: unknown priority %d", p)
+		return 0, unknownPriority(p)
 	}
 	if p != Bulk && c.OverSendLimit() {
 		return 0, c.overSendLimit()
@@ -180,8 +181,10 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	switch {
 	case ch == nil:
 		return c.closedError(number)
-	case number == 0 || p > Bulk:
-		return fmt.Errorf("bunch: channel %d cannot have priority %d", number, p)
+	case number == 0:
+		return errors.New("bunch: channel 0 cannot have a priority, because it always goes first")
+	case p > Bulk:
+		return unknownPriority(p)
 	}
 	from := c.level(ch)
 	held := ch.memory()
@@ -204,8 +207,16 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	return nil
 }
 
-// closedError returns the error for a channel that isn't open.
+// unknownPriority returns the error for a priority that doesn't exist.
+func unknownPriority(p Priority) error {
+	return fmt.Errorf("bunch: unknown priority %d; it must be from High (%d) to Bulk (%d)", p, High, Bulk)
+}
+
+// closedError returns the error for a channel that isn't open, or that this end has closed.
 func (c *Conn) closedError(number uint64) error {
+	if c.channels.isUnseen(number) {
+		return fmt.Errorf("%w: channel %d was never opened", ErrClosed, number)
+	}
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 

@@ -46,9 +46,9 @@ func (f *flow) init(capacity int) {
 	f.grow(capacity)
 }
 
-// grow raises the capacity.
+// grow raises the capacity. It has no effect if the capacity is as large already.
 func (f *flow) grow(capacity int) {
-	f.capacity = max(f.capacity, uint64(capacity))
+	f.capacity = max(f.capacity, uint64(max(0, capacity)))
 	f.tight = false
 	f.scheduleUpdate()
 }

@@ -2,6 +2,7 @@ package bunch
 
 import (
 	"github.com/quivernet/quiver/internal/testkit"
+	"math"
 
 	"math/rand/v2"
 	"testing"
@@ -288,4 +289,16 @@ func TestLimitNeverStopsAMessageInTheMiddle(t *testing.T) {
 		p.run(20 * ms)
 	}
 	require.Equal(t, 16*3+1, got)
+}
+
+// TestReceiveLimitOnlyRises: a limit below the present one has no effect, not even a negative one.
+func TestReceiveLimitOnlyRises(t *testing.T) {
+	c, err := NewConn(epoch, Config{})
+	require.NoError(t, err)
+	for _, limit := range []int{-1, math.MinInt, 0, 1000} {
+		c.SetReceiveLimit(limit)
+		require.EqualValues(t, minReceiveLimit, c.flow.capacity)
+	}
+	c.SetReceiveLimit(1 << 20)
+	require.EqualValues(t, 1<<20, c.flow.capacity)
 }

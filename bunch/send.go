@@ -39,23 +39,30 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 			})
 		}
 		return err
-	case d > UnreliableSequenced:
-		return fmt.Errorf("bunch: unknown delivery %d", d)
+	case d == Tracked:
+		return fmt.Errorf("bunch: channel %d: tracked messages are sent with SendTracked", number)
+	case d > Tracked:
+		return fmt.Errorf("bunch: channel %d: unknown delivery %d; it must be from Reliable (%d) to UnreliableSequenced (%d)",
+			number, d, Reliable, UnreliableSequenced)
 	case number == 0:
-		return errors.New("bunch: the control channel only accepts reliable messages")
+		return errors.New("bunch: channel 0 accepts only reliable messages, because it is for control messages")
 	}
 	c.sendUnreliable(ch, d, payload)
 	return nil
 }
 
 // Close queues the last message of a channel, whose payload may be nil. There is always room for
-// it, because other messages leave one entry of the reliable buffer free.
+// it, because other messages leave one entry of the reliable buffer free. Channel 0 cannot be
+// closed.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
 	}
+	if number == 0 {
+		return errors.New("bunch: channel 0 cannot be closed, because it is for control messages")
+	}
 	ch := c.channels.find(number)
-	if ch == nil || ch.outClosed || number == 0 {
+	if ch == nil || ch.outClosed {
 		return c.closedError(number)
 	}
 	if len(payload) > maxWhole {
@@ -338,8 +345,8 @@ func (c *Conn) checkWatches() {
 // channel earlier, including its close. The peer is therefore certain to receive all of earlier
 // first, at the cost of a round trip. There is no other way to order channels.
 //
-// This end must have closed earlier, and must not have sent anything on number yet. After does
-// nothing if all of earlier is acknowledged already.
+// This end must have closed earlier, and must not have sent anything on number yet. Neither may be
+// channel 0. After does nothing if all of earlier is acknowledged already.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
@@ -348,6 +355,10 @@ func (c *Conn) After(number, earlier uint64) error {
 	switch {
 	case ch == nil:
 		return c.closedError(number)
+	case number == 0 || earlier == 0:
+		return errors.New("bunch: channel 0 cannot come before or after another, because it always goes first and never closes")
+	case c.channels.isUnseen(earlier):
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which was never opened", number, earlier)
 	case before == nil || before.outClosed && before.first == before.next:
 		return nil
 	case !before.outClosed:

@@ -132,16 +132,19 @@ func TestMaxBunchEndToEnd(t *testing.T) {
 
 func TestSendRefuses(t *testing.T) {
 	c, ch := newClient(t, Config{})
-	require.ErrorContains(t, c.Send(ch, 4, nil), "unknown delivery")
-	require.ErrorContains(t, c.Send(0, Unreliable, nil), "control channel")
-	require.ErrorContains(t, c.Send(0, UnreliableSequenced, nil), "control channel")
+	require.EqualError(t, c.Send(ch, 5, nil), "bunch: channel 1: unknown delivery 5; it must be from Reliable (0) to UnreliableSequenced (3)")
+	for _, d := range []Delivery{Unreliable, UnreliableSequenced} {
+		require.EqualError(t, c.Send(0, d, nil), "bunch: channel 0 accepts only reliable messages, because it is for control messages")
+	}
 	require.NoError(t, c.Send(0, Reliable, nil))
-	require.ErrorIs(t, c.Close(0, nil), ErrClosed, "the control channel stays open")
-	require.ErrorIs(t, c.Send(99, Reliable, nil), ErrClosed)
-	require.ErrorIs(t, c.Close(99, nil), ErrClosed)
-	require.ErrorIs(t, c.SetPriority(99, High), ErrClosed)
-	require.Error(t, c.SetPriority(0, High))
-	require.Error(t, c.SetPriority(ch, 4))
+	require.EqualError(t, c.Close(0, nil), "bunch: channel 0 cannot be closed, because it is for control messages")
+	require.NoError(t, c.Send(0, Reliable, nil), "it stays open")
+	for _, err := range []error{c.Send(99, Reliable, nil), c.Close(99, nil), c.SetPriority(99, High), c.After(99, ch), c.Close(98, nil)} {
+		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorContains(t, err, "was never opened")
+	}
+	require.EqualError(t, c.SetPriority(0, High), "bunch: channel 0 cannot have a priority, because it always goes first")
+	require.EqualError(t, c.SetPriority(ch, 4), "bunch: unknown priority 4; it must be from High (0) to Bulk (3)")
 	_, err := c.Open(4)
 	require.Error(t, err)
 }

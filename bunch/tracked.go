@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -78,6 +79,8 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	switch {
 	case ch == nil || ch.outClosed:
 		return c.closedError(number)
+	case number == 0:
+		return errors.New("bunch: channel 0 does not accept tracked messages, because it is for control messages")
 	case !ch.ours:
 		return fmt.Errorf("bunch: channel %d does not accept tracked messages, because the peer opened it", number)
 	case !ch.openAcked && !ch.opening():

@@ -163,7 +163,7 @@ func TestSendTrackedRefuses(t *testing.T) {
 		want   string
 	}{
 		{"1,101 bytes", ch, EntryBytes + 1, ErrBunchTooLarge.Error()},
-		{"control", 0, 1, "does not accept tracked messages"},
+		{"control", 0, 1, "channel 0 does not accept tracked messages, because it is for control messages"},
 		{"a channel that the peer does not know", unopened, 1, "does not accept tracked messages"},
 		{"a channel of the peer's", theirs, 1, "does not accept tracked messages"},
 		{"a channel that is closed", closed, 1, ErrClosed.Error()},
@@ -173,7 +173,7 @@ func TestSendTrackedRefuses(t *testing.T) {
 		require.ErrorContains(t, c.SendTracked(r.number, 7, make([]byte, r.size)), r.want, r.name)
 		require.Equal(t, r.number == ch, c.Opened(r.number), r.name)
 	}
-	require.ErrorContains(t, c.Send(ch, Tracked, nil), "unknown delivery", "it needs a record")
+	require.ErrorContains(t, c.Send(ch, Tracked, nil), "tracked messages are sent with SendTracked", "it needs a record")
 	require.Zero(t, c.Queued())
 	require.Empty(t, fates(c))
 	small := newPair(t, Config{MaxBunch: 100})
