@@ -274,8 +274,10 @@ func mustDeclare(by string, class *Class) {
 //
 // The first connection freezes the table. From then on the classes are sorted by name, and a
 // class's index is its id on the wire, so the order in which they were added doesn't matter. mu
-// guards all fields until the table is frozen. Afterwards they don't change.
+// guards all fields below it until the table is frozen. Afterwards they don't change.
 type classTable struct {
+	maxBunch int // the world's Config.Bunch.MaxBunch
+
 	mu      sync.Mutex
 	classes []*Class
 	frozen  bool
@@ -304,6 +306,12 @@ func (t *classTable) add(class *Class) error {
 		return fmt.Errorf("rpc: Config.Classes contains component %q: use its class %q", class.name, class.actor.name)
 	}
 	class.markUsed()
+	for _, m := range class.methods {
+		if m.least > t.maxBunch {
+			return fmt.Errorf("rpc: %v: call has at least %d bytes with its argument %v; the limit is %d (Config.Bunch.MaxBunch)",
+				m, m.least, m.arg, t.maxBunch)
+		}
+	}
 	t.classes = append(t.classes, class)
 	return nil
 }

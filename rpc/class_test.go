@@ -58,9 +58,29 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `RateLimit and AnyCaller require a Server RPC`, func() { Multicast[int](class, "Any", Reliable, AnyCaller()) })
 	panics(t, `C.Own: SkipOwner requires a Multicast RPC`, func() { Client[int](class, "Own", Reliable, SkipOwner()) })
 	panics(t, `RateLimit(0) must be positive`, func() { RateLimit(0) })
+	panics(t, `C.Map: call has at least 65539 bytes with its argument [65536]uint8; the limit is 65536 (bunch.MaxBunchBytes): use package stream for larger data`,
+		func() { Server[[65536]byte](class, "Map", Reliable) })
+	panics(t, `C.Grid: call has at least 120304 bytes`, func() { Multicast[[100][300][3]int16](class, "Grid", Unreliable) })
+	panics(t, `C.Ask: call has at least`, func() { ServerRequest[[1 << 20]byte, None](class, "Ask") })
+	panics(t, `C.Tell.Answer: call has at least`, func() { ClientRequest[None, [1 << 20]byte](class, "Tell") })
+	panics(t, `C.Behind: call has at least 1103 bytes with its argument [1100]uint8; the limit is 1084 (ForceQueue)`,
+		func() { Client[[1100]byte](class, "Behind", Unreliable, ForceQueue()) })
+	Server[[65530]byte](class, "Fits", Reliable)
+	Server[[]byte](class, "Varies", Reliable)
 
 	class.markUsed()
 	panics(t, `C.Late declared after a world started to use class C`, func() { Server[int](class, "Late", Reliable) })
+}
+
+// TestCallsThatNeverFit: a world refuses a class with a call that exceeds its MaxBunch, whatever its
+// argument is.
+func TestCallsThatNeverFit(t *testing.T) {
+	class := NewClass("C")
+	Server[[300]byte](class, "Map", Reliable)
+	_, err := NewWorld(Config{Classes: []*Class{class}, Bunch: bunch.Config{MaxBunch: 300}})
+	require.EqualError(t, err, "rpc: C.Map: call has at least 303 bytes with its argument [300]uint8; the limit is 300 (Config.Bunch.MaxBunch)")
+	_, err = NewWorld(Config{Classes: []*Class{class}, Bunch: bunch.Config{MaxBunch: 303}})
+	require.NoError(t, err)
 }
 
 func TestClassHasAtMostSoManyMethods(t *testing.T) {

@@ -166,7 +166,7 @@ type Config struct {
 	ReceiveBudget int
 
 	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least
-	// 256 KiB. The default is 8 MiB. While only a few connections have joined, each gets its full
+	// 256 KiB. The default is 8 MiB, or ReceiveBudget if that is less. While only a few connections have joined, each gets its full
 	// limit on Join. Otherwise a connection starts with less, and its limit rises in steps as
 	// needed.
 	ReceiveLimit int
@@ -175,7 +175,8 @@ type Config struct {
 	// and closes may use on this side until the other side has acknowledged them. If the other
 	// side's world stops ticking, it acknowledges no more than its ReceiveLimit, and the rest
 	// waits here. The default is 64 MiB, enough for 32,767 actors that open at once if the states
-	// of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190.
+	// of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190. SendLimit is at most
+	// SendBudget, which lowers the default if it is less.
 	//
 	// Each entry of a reliable buffer uses 192 bytes in addition to a block of 128 or 1,100 bytes,
 	// and a close uses 512 more. Transfers of package stream have limits of their own.
@@ -356,7 +357,8 @@ type Config struct {
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow,
 	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random.
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
-	// TickRate.
+	// TickRate. MaxBunch must be at least 71 bytes, and large enough for Token and for every
+	// call whose size doesn't depend on its argument.
 	Bunch bunch.Config
 
 	// For development and operation.
@@ -424,9 +426,9 @@ func (c Config) withDefaults() Config {
 	c.MaxConnsPerAddress = cmp.Or(c.MaxConnsPerAddress, 256)
 	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
 	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
-	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, 8<<20)
+	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, min(8<<20, c.ReceiveBudget))
 	c.SendBudget = cmp.Or(c.SendBudget, 1<<30)
-	c.SendLimit = cmp.Or(c.SendLimit, 64<<20)
+	c.SendLimit = cmp.Or(c.SendLimit, min(64<<20, c.SendBudget))
 	c.MaxLocalCalls = cmp.Or(c.MaxLocalCalls, 4096)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxPosts = cmp.Or(c.MaxPosts, 65536)
@@ -509,9 +511,12 @@ func (c *Config) validate() error {
 	if negative != nil {
 		return negative
 	}
-	if len(c.Token) > control.MaxToken {
-		return fmt.Errorf("rpc: Config.Token has %d bytes; the limit is %d", len(c.Token), control.MaxToken)
-	}
+	return cmp.Or(c.validateBudgets(), c.validateMessages())
+}
+
+// validateBudgets returns an error if the limit of a connection can't work with the budget of the
+// world.
+func (c *Config) validateBudgets() error {
 	if c.ReceiveBudget < minReceiveLimit {
 		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes; a single connection needs %d",
 			c.ReceiveBudget, minReceiveLimit)
@@ -520,8 +525,33 @@ func (c *Config) validate() error {
 		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the minimum is %d",
 			c.ReceiveLimit, minReceiveLimit)
 	}
+	if c.ReceiveLimit > c.ReceiveBudget {
+		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the limit is %d (Config.ReceiveBudget): raise it or lower ReceiveLimit",
+			c.ReceiveLimit, c.ReceiveBudget)
+	}
+	if c.SendLimit > c.SendBudget {
+		return fmt.Errorf("rpc: Config.SendLimit is %d bytes; the limit is %d (Config.SendBudget): raise it or lower SendLimit",
+			c.SendLimit, c.SendBudget)
+	}
+	return nil
+}
+
+// validateMessages returns an error if Bunch is invalid, or too small for the handshake.
+func (c *Config) validateMessages() error {
+	if len(c.Token) > control.MaxToken {
+		return fmt.Errorf("rpc: Config.Token has %d bytes; the limit is %d", len(c.Token), control.MaxToken)
+	}
 	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {
 		return fmt.Errorf("rpc: invalid Config.Bunch: %w", err)
+	}
+	limit := c.Bunch.MaxBunch
+	if limit < control.MinBunch {
+		return fmt.Errorf("rpc: Config.Bunch.MaxBunch is %d; the minimum is %d, which a handshake needs",
+			limit, control.MinBunch)
+	}
+	if size := len(control.AppendLogin(nil, control.Login{Token: c.Token})); size > limit {
+		return fmt.Errorf("rpc: Config.Token has %d bytes, for which a login has %d; the limit is %d (Config.Bunch.MaxBunch): raise it or shorten the token",
+			len(c.Token), size, limit)
 	}
 	return nil
 }

@@ -437,7 +437,8 @@ func (h *handshake) beginSealed() {
 // in both logs.
 func (h *handshake) onMismatch(peer control.Hello) {
 	c := h.conn
-	client, server := h.orderBySide(h.hello(), peer)
+	ours := h.hello()
+	client, server := h.orderBySide(ours, peer)
 	mismatch := violationf(ProtocolMismatch,
 		"classes differ: shape %x at the client, %x at the server (set the server's Config.ExplainMismatch to see the difference)",
 		client.Shape[:4], server.Shape[:4])
@@ -448,7 +449,8 @@ func (h *handshake) onMismatch(peer control.Hello) {
 	h.greeting.Refuse()
 	h.mismatch = mismatch
 	h.timer.Reset(mismatchTime)
-	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
+	limit := min(ours.Params.MaxBunch, peer.Params.MaxBunch)
+	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines, limit))
 }
 
 // orderBySide returns the client's Hello and then the server's. Both ends log the same reason, so

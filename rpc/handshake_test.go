@@ -184,6 +184,18 @@ func TestMismatchNamesTheField(t *testing.T) {
 	})
 }
 
+// TestMismatchWithASmallMaxBunch: the server describes as many of its classes as fit into a message.
+func TestMismatchWithASmallMaxBunch(t *testing.T) {
+	small := bunch.Config{MaxBunch: control.MinBunch}
+	inNet(t, 0, Config{ExplainMismatch: true, Bunch: small}, func(n *network) {
+		_, err := n.connect(newTestWorld(t, Config{Classes: []*Class{NewClass("Another")}}))
+		var closed *CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, ProtocolMismatch, closed.Code)
+		require.Contains(t, closed.Reason, "Another")
+	})
+}
+
 // gateOf declares a class with a state.
 func gateOf[S any]() *Class {
 	c := NewClass("Gate")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/link"
 )
 
@@ -41,7 +42,13 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes; the minimum is 262144"},
 		{Config{SendLimit: -1}, "Config.SendLimit is -1; it must not be negative"},
 		{Config{SendBudget: -1}, "Config.SendBudget is -1; it must not be negative"},
+		{Config{ReceiveLimit: 600 << 20}, "Config.ReceiveLimit is 629145600 bytes; the limit is 536870912 (Config.ReceiveBudget): raise it or lower ReceiveLimit"},
+		{Config{ReceiveLimit: 2 << 20, ReceiveBudget: 1 << 20}, "Config.ReceiveLimit is 2097152 bytes; the limit is 1048576 (Config.ReceiveBudget)"},
+		{Config{SendLimit: 2 << 30}, "Config.SendLimit is 2147483648 bytes; the limit is 1073741824 (Config.SendBudget): raise it or lower SendLimit"},
 		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "invalid Config.Bunch: "},
+		{Config{Bunch: bunch.Config{MaxBunch: 1}}, "Config.Bunch.MaxBunch is 1; the minimum is 71, which a handshake needs"},
+		{Config{Bunch: bunch.Config{MaxBunch: 70}}, "Config.Bunch.MaxBunch is 70; the minimum is 71"},
+		{Config{Bunch: bunch.Config{MaxBunch: 100}, Token: make([]byte, 100)}, "Config.Token has 100 bytes, for which a login has 102; the limit is 100 (Config.Bunch.MaxBunch)"},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
 	} {
 		_, err := NewWorld(row.config)
@@ -51,6 +58,33 @@ func TestConfigThatCanNotBe(t *testing.T) {
 	require.Panics(t, func() { Bind(w.World, hero, w.construct) }, "bound twice")
 	w.freeze()
 	require.Panics(t, func() { Bind(w.World, NewClass("Late"), w.construct) }, "after the first connection")
+}
+
+// TestDefaultsStayBelowBudgets: a budget below the default of the limit that it contains lowers the
+// default.
+func TestDefaultsStayBelowBudgets(t *testing.T) {
+	w := newTestWorld(t, Config{ReceiveBudget: 1 << 20, SendBudget: 1 << 20})
+	require.Equal(t, 1<<20, w.config.ReceiveLimit)
+	require.Equal(t, 1<<20, w.config.SendLimit)
+}
+
+// TestSmallestMaxBunchJoins: worlds with the smallest MaxBunch join each other and a world with the
+// default, over QUIC and sealed.
+func TestSmallestMaxBunchJoins(t *testing.T) {
+	least := Config{Bunch: bunch.Config{MaxBunch: control.MinBunch}}
+	inNet(t, 1, least, func(n *network) {
+		n.join(Config{})
+		n.named(-1, "x", AlwaysRelevant())
+		n.tick(3)
+		for _, client := range n.clients {
+			require.Equal(t, []string{"open x"}, client.take())
+		}
+	})
+	least.Sealed = true
+	overSealedWith(t, clean, least, least, func(n *sealedNet) {
+		n.opened()
+		require.True(t, n.conns[0].Sealed())
+	})
 }
 
 // TestTimesOfAllLengths: a duration is longer than an int where that has 32 bits.

@@ -193,6 +193,7 @@ type method struct {
 	arg    reflect.Type
 	refers bool // the argument may contain a Ref
 	codec  *codec.Codec
+	least  int       // minimum size of a call in bytes
 	args   sync.Pool // of *A, because encoding an argument without boxing needs its address
 }
 
@@ -344,7 +345,21 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	if m.codec, err = codec.Of(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
 	}
+	m.least = len(m.appendID(nil)) + m.codec.Size().Least
+	m.mustFit()
 	return m
+}
+
+// mustFit panics if even the smallest call is too large to be sent, whatever Config.Bunch is.
+func (m *method) mustFit() {
+	limit, setting := bunch.MaxBunchBytes, "bunch.MaxBunchBytes): use package stream for larger data"
+	if m.policy == forceQueue {
+		limit, setting = bunch.EntryBytes-updateReserve, "ForceQueue)"
+	}
+	if m.least > limit {
+		panic(fmt.Sprintf("rpc: %v: call has at least %d bytes with its argument %v; the limit is %d (%s",
+			m, m.least, m.arg, limit, setting))
+	}
 }
 
 // mustHaveValidOptions panics if the method's delivery doesn't exist, or if its options aren't

@@ -103,6 +103,7 @@ func NewWorld(config Config) (*World, error) {
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
+	w.table.maxBunch = config.Bunch.MaxBunch
 	w.admission.world = w
 	w.lobby.open(config)
 	w.extended.Wake = w.drive.Signal

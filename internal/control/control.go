@@ -168,12 +168,16 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. It sets Cut if there are
-// more.
-func AppendShape(b []byte, lines []string) []byte {
+// shapeHead is the maximum size of a Shape without its lines: the ID, Cut and the number of lines.
+const shapeHead = 1 + 1 + binary.MaxVarintLen16
+
+// AppendShape appends a Shape of at most limit bytes, with as many lines as fit. It sets Cut if there
+// are more.
+func AppendShape(b []byte, lines []string, limit int) []byte {
+	room := min(maxShapeBytes, limit-shapeHead)
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines &&
-		size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
+		size+len(lines[n])+binary.MaxVarintLen16 <= room {
 		size += len(lines[n]) + binary.MaxVarintLen16
 		n++
 	}

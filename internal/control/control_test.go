@@ -34,8 +34,8 @@ func TestControlRoundTrip(t *testing.T) {
 		{AppendLogin(nil, Login{Token: bytes.Repeat([]byte{1}, MaxToken)}), Login{Token: bytes.Repeat([]byte{1}, MaxToken)}},
 		{AppendWelcome(nil, Welcome{Identity: "anna"}), Welcome{Identity: "anna"}},
 		{AppendJoin(nil), Join{}},
-		{AppendShape(nil, []string{"a: b", ""}), Shape{Lines: []string{"a: b", ""}}},
-		{AppendShape(nil, nil), Shape{}},
+		{AppendShape(nil, []string{"a: b", ""}, bunch.MaxBunchBytes), Shape{Lines: []string{"a: b", ""}}},
+		{AppendShape(nil, nil, bunch.MaxBunchBytes), Shape{}},
 		{AppendMissed(nil), Missed{}},
 		{AppendAskTime(nil), AskTime{}},
 		{AppendTime(nil, Time{}), Time{}},
@@ -44,6 +44,18 @@ func TestControlRoundTrip(t *testing.T) {
 	} {
 		requireMessage(t, test.want, test.payload)
 	}
+}
+
+// TestMinBunch: the messages that don't carry anything of the game's fit into MinBunch bytes, whatever
+// their numbers are.
+func TestMinBunch(t *testing.T) {
+	ids := AppendSealed(nil, IDSealedIDs, math.MaxUint32, make([]sealed.ID, maxSealedIDs)...)
+	require.Len(t, ids, MinBunch)
+	hello := Hello{Version: Version, Features: math.MaxUint64, Params: bunch.Params{
+		ReliableBuffer: maxParam, MaxBunch: maxParam, History: maxParam, MaxChannels: maxParam, AckDelay: maxAckDelay,
+	}}
+	require.LessOrEqual(t, len(AppendHello(nil, hello)), MinBunch)
+	require.LessOrEqual(t, len(AppendTime(nil, Time{Held: maxHeld})), MinBunch)
 }
 
 // requireMessage parses a payload, and nothing shorter or longer.
@@ -103,7 +115,7 @@ func TestShapeIsCut(t *testing.T) {
 	for i := range 10_000 {
 		lines = append(lines, fmt.Sprintf("Class.Method%d: Server, Reliable, none", i))
 	}
-	payload := AppendShape(nil, lines)
+	payload := AppendShape(nil, lines, bunch.MaxBunchBytes)
 	require.Less(t, len(payload), bunch.MaxBunchBytes)
 	message, err := Parse(payload)
 	require.NoError(t, err)
@@ -112,6 +124,13 @@ func TestShapeIsCut(t *testing.T) {
 	require.Equal(t, lines[:len(s.Lines)], s.Lines)
 	require.Greater(t, len(s.Lines), 1000)
 
+	for limit := MinBunch; limit < 300; limit++ {
+		require.LessOrEqual(t, len(AppendShape(nil, lines, limit)), limit)
+	}
+	message, err = Parse(AppendShape(nil, lines, MinBunch))
+	require.NoError(t, err)
+	require.Len(t, message.(Shape).Lines, 1)
+
 	for _, row := range []struct {
 		line        string
 		lines, want int
@@ -119,7 +138,7 @@ func TestShapeIsCut(t *testing.T) {
 		{"", 2 * maxShapeLines, maxShapeLines},
 		{strings.Repeat("x", maxShapeBytes*3/4), 2, 1},
 	} {
-		message, err = Parse(AppendShape(nil, slices.Repeat([]string{row.line}, row.lines)))
+		message, err = Parse(AppendShape(nil, slices.Repeat([]string{row.line}, row.lines), bunch.MaxBunchBytes))
 		require.NoError(t, err)
 		require.Len(t, message.(Shape).Lines, row.want)
 		require.True(t, message.(Shape).Cut)
@@ -136,7 +155,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(AppendMissed(nil))
 	f.Add(AppendAskTime(nil))
 	f.Add(AppendTime(nil, Time{Now: 1 << 60, Held: time.Second}))
-	f.Add(AppendShape(nil, []string{"a: b", "c"}))
+	f.Add(AppendShape(nil, []string{"a: b", "c"}, bunch.MaxBunchBytes))
 	f.Add(AppendSealed(nil, IDSealedOpen, 1))
 	f.Add(AppendSealed(nil, IDSealedIDs, 1, sealed.ID{1}, sealed.ID{2}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -168,7 +187,7 @@ func appendControl(message any) []byte {
 	case Welcome:
 		return AppendWelcome(nil, m)
 	case Shape:
-		b := AppendShape(nil, m.Lines)
+		b := AppendShape(nil, m.Lines, bunch.MaxBunchBytes)
 		if m.Cut {
 			b[1] = 1
 		}

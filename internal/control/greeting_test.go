@@ -11,7 +11,7 @@ var control = map[string][]byte{
 	"Login":      AppendLogin(nil, Login{}),
 	"Welcome":    AppendWelcome(nil, Welcome{}),
 	"Join":       AppendJoin(nil),
-	"Shape":      AppendShape(nil, nil),
+	"Shape":      AppendShape(nil, nil, MinBunch),
 	"SealedOpen": AppendSealed(nil, IDSealedOpen, 1),
 	"SealedShut": AppendSealed(nil, IDSealedShut, 1),
 }
