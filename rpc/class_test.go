@@ -72,8 +72,8 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `C.Late declared after a world started to use class C`, func() { Server[int](class, "Late", Reliable) })
 }
 
-// TestCallsThatNeverFit: a world refuses a class with a call that exceeds its MaxBunch, whatever its
-// argument is.
+// TestCallsThatNeverFit: a world refuses a class with a call that exceeds its MaxBunch, whatever
+// its argument is.
 func TestCallsThatNeverFit(t *testing.T) {
 	class := NewClass("C")
 	Server[[300]byte](class, "Map", Reliable)

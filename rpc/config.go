@@ -166,9 +166,9 @@ type Config struct {
 	ReceiveBudget int
 
 	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least
-	// 256 KiB. The default is 8 MiB, or ReceiveBudget if that is less. While only a few connections have joined, each gets its full
-	// limit on Join. Otherwise a connection starts with less, and its limit rises in steps as
-	// needed.
+	// 256 KiB. The default is 8 MiB, or ReceiveBudget if that is less. While only a few
+	// connections have joined, each gets its full limit on Join. Otherwise a connection starts with
+	// less, and its limit rises in steps as needed.
 	ReceiveLimit int
 
 	// SendLimit is the maximum number of bytes of memory that a connection's reliable calls, opens

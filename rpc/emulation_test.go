@@ -115,10 +115,11 @@ func TestEmulationsThatMakeNoSense(t *testing.T) {
 	}{
 		{emulation.Settings{PktLoss: 101}, "Settings.PktLoss is 101; it must be a percentage"},
 		{emulation.Settings{PktIncomingLoss: -1}, "Settings.PktIncomingLoss is -1"},
-		{emulation.Settings{PktLag: time.Second, PktLagVariance: 2 * time.Second}, ""},
-		{emulation.Settings{PktLagMin: 2, PktLagMax: 1}, "Settings.PktLagMin and PktLagMax"},
+		{emulation.Settings{PktLag: time.Second, PktLagVariance: time.Second}, ""},
+		{emulation.Settings{PktLag: time.Second, PktLagVariance: 2 * time.Second}, "Settings.PktLagVariance is 2s; the limit is 1s (PktLag)"},
+		{emulation.Settings{PktLagMin: 2, PktLagMax: 1}, "Settings.PktLagMin is 2ns"},
 		{emulation.Settings{PktLag: -1}, "Settings.PktLag"},
-		{emulation.Settings{Rate: -1}, "Rate is -1 bit/s"},
+		{emulation.Settings{Rate: -1}, "Settings.Rate is -1"},
 	} {
 		_, err := NewWorld(Config{Emulation: &row.e})
 		if row.want == "" {

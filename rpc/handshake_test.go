@@ -184,7 +184,8 @@ func TestMismatchNamesTheField(t *testing.T) {
 	})
 }
 
-// TestMismatchWithASmallMaxBunch: the server describes as many of its classes as fit into a message.
+// TestMismatchWithASmallMaxBunch: the server describes as many of its classes as fit into a
+// message.
 func TestMismatchWithASmallMaxBunch(t *testing.T) {
 	small := bunch.Config{MaxBunch: control.MinBunch}
 	inNet(t, 0, Config{ExplainMismatch: true, Bunch: small}, func(n *network) {

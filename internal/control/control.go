@@ -171,8 +171,8 @@ func parseTime(r *wire.Reader) Time {
 // shapeHead is the maximum size of a Shape without its lines: the ID, Cut and the number of lines.
 const shapeHead = 1 + 1 + binary.MaxVarintLen16
 
-// AppendShape appends a Shape of at most limit bytes, with as many lines as fit. It sets Cut if there
-// are more.
+// AppendShape appends a Shape of at most limit bytes, with as many lines as fit. It sets Cut if
+// there are more.
 func AppendShape(b []byte, lines []string, limit int) []byte {
 	room := min(maxShapeBytes, limit-shapeHead)
 	size, n := 0, 0

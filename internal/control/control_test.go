@@ -46,8 +46,8 @@ func TestControlRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMinBunch: the messages that don't carry anything of the game's fit into MinBunch bytes, whatever
-// their numbers are.
+// TestMinBunch: the messages that don't carry anything of the game's fit into MinBunch bytes,
+// whatever their numbers are.
 func TestMinBunch(t *testing.T) {
 	ids := AppendSealed(nil, IDSealedIDs, math.MaxUint32, make([]sealed.ID, maxSealedIDs)...)
 	require.Len(t, ids, MinBunch)

@@ -96,10 +96,11 @@ type Burst struct {
 }
 
 // Bursts returns the model that loses the given share of all packets, in bursts of the given mean
-// length.
+// length. If the share is above a half, length must be at least loss/(1-loss), because there is a
+// packet between any two bursts.
 func Bursts(loss, length float64) Burst {
 	leave := 1 / length
-	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}
+	return Burst{Enter: min(1, leave*loss/(1-loss)), Leave: leave, Loss: 1}
 }
 
 // Validate returns an error that names the first field with an invalid value.
@@ -137,6 +138,10 @@ func (c Config) Validate() error {
 	}
 	if c.Bucket < 0 || c.Police > 0 && c.Bucket == 0 {
 		return fmt.Errorf("netsim: Bucket is %d bytes; it must be positive if Police is set", c.Bucket)
+	}
+	if c.LossMin < 0 || c.LossMax < 0 || c.LossMax > 0 && c.LossMin > c.LossMax {
+		return fmt.Errorf("netsim: LossMin is %d bytes and LossMax %d; neither may be negative, and LossMin may not be larger",
+			c.LossMin, c.LossMax)
 	}
 	if c.MTU < 0 {
 		return fmt.Errorf("netsim: MTU is %d bytes; it must not be negative", c.MTU)

@@ -23,6 +23,9 @@ func TestConfigValidate(t *testing.T) {
 		{"rate", Config{Rate: -1}, "Rate is -1 bit/s"},
 		{"rate", Config{Rate: 2e12}, "Rate is 2000000000000 bit/s"},
 		{"queue", Config{Queue: -1}, "Queue is -1 bytes"},
+		{"sizes that are lost", Config{LossMin: 9, LossMax: 8}, "LossMin is 9 bytes and LossMax 8"},
+		{"sizes that are lost", Config{LossMin: -1}, "LossMin is -1 bytes"},
+		{"sizes above a minimum", Config{LossMin: 9}, ""},
 		{"MTU", Config{MTU: -1}, "MTU is -1 bytes"},
 		{"endless burst", Config{Burst: Burst{Enter: 0.1}}, "never end"},
 	} {

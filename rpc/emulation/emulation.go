@@ -3,7 +3,9 @@
 package emulation
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -30,7 +32,7 @@ type Settings struct {
 	// PktLag.
 	PktDup float64
 
-	PktLag, PktLagVariance time.Duration // delay, and its variation up and down; keeps the order
+	PktLag, PktLagVariance time.Duration // delay, and its variation up and down, at most PktLag; keeps the order
 	PktLagMin, PktLagMax   time.Duration // range of the delay, if PktLag is 0; keeps the order
 	PktJitter              time.Duration // extra delay of every other packet, so that others overtake it
 
@@ -42,7 +44,8 @@ type Settings struct {
 	// The remaining fields aren't in Unreal.
 
 	// LossBurst is the mean length of a run of losses. At 1 or below, each packet is lost
-	// independently of the others.
+	// independently of the others. Above a PktLoss of 50, runs can't be shorter than
+	// PktLoss/(100-PktLoss).
 	LossBurst float64
 
 	// Rate limits the socket's sending rate to all peers together, in bit/s. 0 = no bottleneck.
@@ -83,45 +86,82 @@ func Profile(name string) (Settings, error) {
 	return e, nil
 }
 
-// Validate returns an error if a share isn't a percentage, if a range of delays is negative or
-// inverted, or if a value is out of range.
+// Validate returns an error that names the first field that is out of range, or above another field
+// that limits it.
 func (e Settings) Validate() error {
-	for _, share := range []struct {
-		name    string
-		percent float64
-	}{{"PktLoss", e.PktLoss}, {"PktDup", e.PktDup}, {"PktIncomingLoss", e.PktIncomingLoss}} {
-		// Written this way, the condition also refuses NaN.
-		if !(share.percent >= 0 && share.percent <= 100) {
-			return fmt.Errorf("emulation: Settings.%s is %v; it must be a percentage from 0 to 100", share.name, share.percent)
-		}
-	}
-	for _, lag := range []struct {
-		name     string
-		min, max time.Duration
-	}{
-		{"PktLag and PktLagVariance", e.PktLagVariance, max(e.PktLag, e.PktLagVariance)},
-		{"PktLagMin and PktLagMax", e.PktLagMin, e.PktLagMax},
-		{"PktIncomingLagMin and PktIncomingLagMax", e.PktIncomingLagMin, e.PktIncomingLagMax},
-		{"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)}, // neither is negative
-	} {
-		if lag.min < 0 || lag.max < lag.min {
-			return fmt.Errorf("emulation: Settings.%s: %v to %v is not a range of delays", lag.name, lag.min, lag.max)
-		}
-	}
-	return e.validateSizes()
+	return cmp.Or(
+		percentage("PktLoss", e.PktLoss),
+		percentage("PktDup", e.PktDup),
+		percentage("PktIncomingLoss", e.PktIncomingLoss),
+
+		notNegative("PktLossMinSize", e.PktLossMinSize),
+		notNegative("PktLossMaxSize", e.PktLossMaxSize),
+		notNegative("PktLag", e.PktLag),
+		notNegative("PktLagVariance", e.PktLagVariance),
+		notNegative("PktLagMin", e.PktLagMin),
+		notNegative("PktLagMax", e.PktLagMax),
+		notNegative("PktJitter", e.PktJitter),
+		notNegative("PktIncomingLagMin", e.PktIncomingLagMin),
+		notNegative("PktIncomingLagMax", e.PktIncomingLagMax),
+		notNegative("LossBurst", e.LossBurst),
+		notNegative("Rate", e.Rate),
+		notNegative("IncomingRate", e.IncomingRate),
+		notNegative("Queue", e.Queue),
+
+		notAbove("PktLagVariance", e.PktLagVariance, "PktLag", e.PktLag),
+		notAbove("PktLagMin", e.PktLagMin, "PktLagMax", e.PktLagMax),
+		notAbove("PktIncomingLagMin", e.PktIncomingLagMin, "PktIncomingLagMax", e.PktIncomingLagMax),
+		e.validateLossSizes(),
+		e.validateBurst(),
+	)
 }
 
-// validateSizes is the part of Validate that checks sizes, and the fields that aren't in Unreal.
-func (e Settings) validateSizes() error {
-	switch {
-	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:
-		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is not a range of sizes",
-			e.PktLossMinSize, e.PktLossMaxSize)
-	case !(e.LossBurst >= 0):
-		return fmt.Errorf("emulation: Settings.LossBurst is %v; it must not be negative", e.LossBurst)
-	case min(e.Rate, e.IncomingRate) < 0 || e.Queue < 0:
-		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none of them may be negative",
-			e.Rate, e.IncomingRate, e.Queue)
+// validateLossSizes returns an error if no size of packets is both large and small enough for
+// PktLoss.
+func (e Settings) validateLossSizes() error {
+	if e.PktLossMaxSize == 0 {
+		return nil
+	}
+	return notAbove("PktLossMinSize", e.PktLossMinSize, "PktLossMaxSize", e.PktLossMaxSize)
+}
+
+// validateBurst returns an error if bursts of LossBurst packets can't make up PktLoss, because even
+// bursts with a single packet between them lose fewer.
+func (e Settings) validateBurst() error {
+	loss := e.PktLoss / 100
+	if math.IsInf(e.LossBurst, 0) {
+		return fmt.Errorf("emulation: Settings.LossBurst is %v; it must be finite", e.LossBurst)
+	}
+	least := loss / (1 - loss)
+	const rounding = 1e-9
+	if loss < 1 && e.LossBurst > 1 && e.LossBurst < least*(1-rounding) {
+		return fmt.Errorf("emulation: Settings.LossBurst is %v; the minimum is %.1f with a PktLoss of %v",
+			e.LossBurst, least, e.PktLoss)
+	}
+	return nil
+}
+
+// percentage returns an error if a field's value isn't a percentage.
+func percentage(field string, value float64) error {
+	// Written this way, the condition also refuses NaN.
+	if !(value >= 0 && value <= 100) {
+		return fmt.Errorf("emulation: Settings.%s is %v; it must be a percentage from 0 to 100", field, value)
+	}
+	return nil
+}
+
+// notNegative returns an error if a field's value is negative or NaN.
+func notNegative[T int | int64 | float64 | time.Duration](field string, value T) error {
+	if !(value >= 0) {
+		return fmt.Errorf("emulation: Settings.%s is %v; it must not be negative", field, value)
+	}
+	return nil
+}
+
+// notAbove returns an error if a field's value is above the value of the field that limits it.
+func notAbove[T int | time.Duration](field string, value T, limitField string, limit T) error {
+	if value > limit {
+		return fmt.Errorf("emulation: Settings.%s is %v; the limit is %v (%s)", field, value, limit, limitField)
 	}
 	return nil
 }

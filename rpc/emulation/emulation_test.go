@@ -20,10 +20,44 @@ func TestEveryProfileMakesSense(t *testing.T) {
 	for name, s := range profiles {
 		require.NoError(t, s.Validate(), name)
 	}
-	require.ErrorContains(t, Settings{PktDup: -1}.Validate(), "emulation: Settings.PktDup is -1")
-	require.ErrorContains(t, Settings{PktLossMinSize: 9, PktLossMaxSize: 8}.Validate(), "9 to 8 is not a range of sizes")
-	require.NoError(t, Settings{PktLossMinSize: 9}.Validate())
-	require.ErrorContains(t, Settings{LossBurst: math.NaN()}.Validate(), "emulation: Settings.LossBurst is NaN")
-	require.ErrorContains(t, Settings{Rate: -1}.Validate(), "emulation: Settings.Rate is -1 bit/s")
-	require.ErrorContains(t, Settings{IncomingRate: -1}.Validate(), "IncomingRate -1 bit/s")
+}
+
+// TestSettingsThatMakeNoSense: every field has the same text for a negative value, and a field that
+// limits another is named.
+func TestSettingsThatMakeNoSense(t *testing.T) {
+	for name, s := range map[string]Settings{
+		"PktLossMinSize is -1":      {PktLossMinSize: -1},
+		"PktLossMaxSize is -1":      {PktLossMaxSize: -1},
+		"PktLag is -1ns":            {PktLag: -1},
+		"PktLagVariance is -1ns":    {PktLagVariance: -1},
+		"PktLagMin is -1ns":         {PktLagMin: -1},
+		"PktLagMax is -1ns":         {PktLagMax: -1},
+		"PktJitter is -1ns":         {PktJitter: -1},
+		"PktIncomingLagMin is -1ns": {PktIncomingLagMin: -1},
+		"PktIncomingLagMax is -1ns": {PktIncomingLagMax: -1},
+		"LossBurst is NaN":          {LossBurst: math.NaN()},
+		"LossBurst is -1":           {LossBurst: -1},
+		"Rate is -1":                {Rate: -1},
+		"IncomingRate is -1":        {IncomingRate: -1},
+		"Queue is -1":               {Queue: -1},
+	} {
+		require.EqualError(t, s.Validate(), "emulation: Settings."+name+"; it must not be negative")
+	}
+	for want, s := range map[string]Settings{
+		"PktLoss is 101; it must be a percentage from 0 to 100":   {PktLoss: 101},
+		"PktDup is -1; it must be a percentage from 0 to 100":     {PktDup: -1},
+		"PktIncomingLoss is -1; it must be a percentage":          {PktIncomingLoss: -1},
+		"PktLagVariance is 20ms; the limit is 10ms (PktLag)":      {PktLag: 10 * time.Millisecond, PktLagVariance: 20 * time.Millisecond},
+		"PktLagVariance is 1ns; the limit is 0s (PktLag)":         {PktLagVariance: 1},
+		"PktLagMin is 2ns; the limit is 1ns (PktLagMax)":          {PktLagMin: 2, PktLagMax: 1},
+		"PktIncomingLagMin is 2ns; the limit is 0s (PktIncoming":  {PktIncomingLagMin: 2},
+		"PktLossMinSize is 9; the limit is 8 (PktLossMaxSize)":    {PktLossMinSize: 9, PktLossMaxSize: 8},
+		"LossBurst is +Inf; it must be finite":                    {LossBurst: math.Inf(1)},
+		"LossBurst is 2; the minimum is 9.0 with a PktLoss of 90": {LossBurst: 2, PktLoss: 90},
+	} {
+		require.ErrorContains(t, s.Validate(), "emulation: Settings."+want)
+	}
+	for _, s := range []Settings{{PktLossMinSize: 9}, {PktLag: 5, PktLagVariance: 5}, {LossBurst: 9, PktLoss: 90}, {LossBurst: 2, PktLoss: 100}, {LossBurst: 1, PktLoss: 90}} {
+		require.NoError(t, s.Validate())
+	}
 }
