@@ -55,7 +55,7 @@ func TestDues(t *testing.T) {
 				r.Restart()
 			}
 			if random.IntN(20) == 0 {
-				r.SetReceiveQueue(1 + random.IntN(200))
+				require.NoError(t, r.SetReceiveQueue(1+random.IntN(200)))
 			}
 		default:
 			ahead := random.IntN(12) - 4

@@ -1,6 +1,9 @@
 package chunk
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A Receiver assembles chunks and acks them.
 //
@@ -55,19 +58,24 @@ func NewReceiver(c Config) (*Receiver, error) {
 // a driver that learns how much its path holds.
 //
 // It never drops a chunk of which a slice has arrived, because the sender does not resend acked
-// slices. If such chunks need more room than requested, it makes the queue larger.
-func (r *Receiver) SetReceiveQueue(chunks int) {
+// slices. If such chunks need more room than requested, it makes the queue larger. An error means
+// that the number is out of range and that the queue is unchanged.
+func (r *Receiver) SetReceiveQueue(chunks int) error {
+	if chunks < 1 || chunks > maxPipeline {
+		return fmt.Errorf("chunk: SetReceiveQueue(%d): the number must be 1 to %d", chunks, maxPipeline)
+	}
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
 			chunks = max(chunks, i+1)
 		}
 	}
-	slots := make([]assembly, min(max(chunks, 1), maxPipeline))
+	slots := make([]assembly, chunks)
 	n := copy(slots, r.slots[r.head:])
 	copy(slots[n:], r.slots[:r.head])
 	r.slots = slots
 	r.head = 0
 	r.free = append(make([][]byte, 0, len(slots)), r.free[:min(len(r.free), len(slots))]...)
+	return nil
 }
 
 // Chunk takes the next chunk in order if it is complete. The caller owns data and may later pass it

@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
@@ -130,7 +131,11 @@ func TestReceiveQueueChanges(t *testing.T) {
 	take()
 	require.True(t, insert(2))
 	require.False(t, insert(3), "no place")
-	r.SetReceiveQueue(4)
+	for _, chunks := range []int{0, -1, 1025} {
+		require.EqualError(t, r.SetReceiveQueue(chunks), fmt.Sprintf("chunk: SetReceiveQueue(%d): the number must be 1 to 1024", chunks))
+		require.False(t, insert(3), "no place either")
+	}
+	require.NoError(t, r.SetReceiveQueue(4))
 	require.True(t, insert(3))
 	require.True(t, insert(4))
 	require.False(t, insert(5))
@@ -138,11 +143,11 @@ func TestReceiveQueueChanges(t *testing.T) {
 	take()
 	require.ElementsMatch(t, []chunk.Ack{ackOf(0, 1, 0), ackOf(1, 1, 0), ackOf(2, 1, 0), ackOf(3, 1, 0), ackOf(4, 1, 0)}, acks(r, epoch))
 
-	r.SetReceiveQueue(1)
+	require.NoError(t, r.SetReceiveQueue(1))
 	for range 3 { // 2 to 4, which are acked
 		take()
 	}
-	r.SetReceiveQueue(1)
+	require.NoError(t, r.SetReceiveQueue(1))
 	require.True(t, insert(5))
 	require.False(t, insert(6), "no place any more")
 	take()

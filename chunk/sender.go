@@ -93,11 +93,11 @@ func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 
 // SetRate replaces Config.Rate. Unused bytes stay in the budget. A rate of 0 or less means no
-// limit.
+// limit, and a rate above 2,000,000,000 counts as that.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
-// SetRTT sets the path's round-trip time, which replaces the sender's own estimate. If rtt is 0,
-// the sender estimates it again.
+// SetRTT sets the path's round-trip time, which replaces the sender's own estimate. If rtt is 0 or
+// less, the sender estimates it again. The maximum is 10 s.
 func (s *Sender) SetRTT(rtt time.Duration) { s.resend.setRTT(rtt) }
 
 // Stats returns a copy of the counters.

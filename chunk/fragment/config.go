@@ -2,7 +2,6 @@ package fragment
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -52,14 +51,14 @@ func (c Config) Validate() error {
 	c = c.effective()
 	switch {
 	case c.MaxFragments < 0 || c.MaxFragments > MaxCount:
-		return fmt.Errorf("fragment: Config.MaxFragments is %d; 1 to %d are possible", c.MaxFragments, MaxCount)
+		return fmt.Errorf("fragment: Config.MaxFragments is %d; it must be 1 to %d", c.MaxFragments, MaxCount)
 	case c.MaxBytes < c.MaxFragments*Size:
 		return fmt.Errorf("fragment: Config.MaxBytes is %d; a block of Config.MaxFragments = %d needs %d",
 			c.MaxBytes, c.MaxFragments, c.MaxFragments*Size)
 	case c.MaxBytes/Size >= int(none):
-		return fmt.Errorf("fragment: Config.MaxBytes is %d; under %d are possible", c.MaxBytes, int(none)*Size)
+		return fmt.Errorf("fragment: Config.MaxBytes is %d; it must be below %d", c.MaxBytes, int(none)*Size)
 	case c.Lifetime < 0:
-		return errors.New("fragment: Config.Lifetime is negative")
+		return fmt.Errorf("fragment: Config.Lifetime is %v; it must not be negative", c.Lifetime)
 	}
 	return nil
 }

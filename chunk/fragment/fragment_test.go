@@ -105,7 +105,7 @@ func TestSplit(t *testing.T) {
 		require.ErrorIs(t, err, ErrBlockSize)
 	}
 	_, err := Split(5, make([]byte, MaxBlock+1))
-	require.ErrorContains(t, err, "block 5 has 261121 bytes; 1 to 261120 are possible")
+	require.ErrorContains(t, err, "block 5 has 261121 bytes; it must have 1 to 261120")
 }
 
 func TestConfig(t *testing.T) {
@@ -115,7 +115,7 @@ func TestConfig(t *testing.T) {
 		"MaxBytes is 1024":             {MaxBytes: 1024},
 		"MaxBytes is 4095":             {MaxBytes: 4095, MaxFragments: 4},
 		"MaxBytes is 1073741824":       {MaxBytes: 1 << 30},
-		"Config.Lifetime is negative":  {Lifetime: -1},
+		"Config.Lifetime is -1ns; it":  {Lifetime: -1},
 		"Config.MaxFragments = 255 ne": {MaxBytes: MaxBlock - 1},
 	} {
 		_, err := NewReassembler(cfg)

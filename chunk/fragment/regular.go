@@ -34,13 +34,13 @@ func (r Regular) Size() int { return (bodyOffset+r.Bits+7)/8 + endBytes }
 func (r Regular) check() error {
 	switch {
 	case r.Type < 1 || r.Type > maxType:
-		return fmt.Errorf("fragment: regular packet %d has type %d; 1 to %d are possible",
+		return fmt.Errorf("fragment: regular packet %d has type %d; it must be 1 to %d",
 			r.Sequence, r.Type, maxType)
 	case r.Bits < 0 || r.Bits > 8*len(r.Body):
-		return fmt.Errorf("fragment: regular packet %d has %d bits in a body of %d bytes",
-			r.Sequence, r.Bits, len(r.Body))
+		return fmt.Errorf("fragment: regular packet %d has %d bits in a body of %d bytes; it must have 0 to %d",
+			r.Sequence, r.Bits, len(r.Body), 8*len(r.Body))
 	case r.Size() > MaxBlock:
-		return fmt.Errorf("%w: regular packet %d has %d bytes; %d are possible",
+		return fmt.Errorf("%w: regular packet %d has %d bytes; the limit is %d",
 			ErrBlockSize, r.Sequence, r.Size(), MaxBlock)
 	}
 	return nil

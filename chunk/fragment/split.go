@@ -13,7 +13,7 @@ type Fragments struct {
 // wraps ErrBlockSize.
 func Split(sequence uint16, block []byte) (Fragments, error) {
 	if len(block) == 0 || len(block) > MaxBlock {
-		return Fragments{}, fmt.Errorf("%w: block %d has %d bytes; 1 to %d are possible (%d fragments of %d)",
+		return Fragments{}, fmt.Errorf("%w: block %d has %d bytes; it must have 1 to %d (%d fragments of %d)",
 			ErrBlockSize, sequence, len(block), MaxBlock, MaxCount, Size)
 	}
 	return Fragments{sequence: sequence, block: block}, nil

@@ -89,7 +89,7 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Version > V07:
-		return fmt.Errorf("vital: Config.Version is %v", c.Version)
+		return fmt.Errorf("vital: Config.Version is %v; it must be V06 or V07", c.Version)
 	case c.Version == V06 && (c.Token == 0) != (c.PeerToken == 0):
 		return fmt.Errorf("vital: Config.Token is %08x and PeerToken %08x; 0.6 has both or none", c.Token, c.PeerToken)
 	case c.DDNet && (c.Version != V06 || c.Token != c.PeerToken || c.Token == 0 || c.Token == unknownToken):
@@ -97,25 +97,34 @@ func (c Config) Validate() error {
 			"it is for 0.6, both are the same, and 0 and ffffffff stand for none",
 			c.Version, c.Token, c.PeerToken)
 	case c.MaxPacket != 0 && (c.MaxPacket < 64 || c.MaxPacket > maxPacket):
-		return fmt.Errorf("vital: Config.MaxPacket is %d; 64 to %d are possible", c.MaxPacket, maxPacket)
-	case min(c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter) < 0:
-		return fmt.Errorf("vital: a negative time in Config: Timeout %v, KeepAlive %v, FlushAfter %v, ResendAfter %v",
-			c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter)
+		return fmt.Errorf("vital: Config.MaxPacket is %d; it must be 64 to %d", c.MaxPacket, maxPacket)
 	}
 	c = c.effective()
 	return cmp.Or(
+		notNegative("Timeout", c.Timeout),
+		notNegative("KeepAlive", c.KeepAlive),
+		notNegative("FlushAfter", c.FlushAfter),
+		notNegative("ResendAfter", c.ResendAfter),
 		c.checkBytes("StoreBytes", c.StoreBytes),
 		c.checkBytes("QueueBytes", c.QueueBytes),
 		c.checkBytes("ReceiveBytes", c.ReceiveBytes),
 	)
 }
 
+// notNegative returns an error if a time is negative.
+func notNegative(field string, value time.Duration) error {
+	if value < 0 {
+		return fmt.Errorf("vital: Config.%s is %v; it must not be negative", field, value)
+	}
+	return nil
+}
+
 // checkBytes returns an error if a limit in bytes is out of range.
 func (c Config) checkBytes(field string, bytes int) error {
 	smallest := 2 * c.maxChunk()
 	if bytes < smallest || bytes > 1<<30 {
-		return fmt.Errorf("vital: Config.%s is %d; %d, two of the largest chunks, to 1 GiB are possible",
-			field, bytes, smallest)
+		return fmt.Errorf("vital: Config.%s is %d; it must be %d (two of the largest chunks) to %d",
+			field, bytes, smallest, 1<<30)
 	}
 	return nil
 }
@@ -130,7 +139,7 @@ func (c Config) effective() Config {
 	c.KeepAlive = min(cmp.Or(c.KeepAlive, defaultKeepAlive), maxTime)
 	c.FlushAfter = min(cmp.Or(c.FlushAfter, defaultFlush), maxTime)
 	c.ResendAfter = min(cmp.Or(c.ResendAfter, defaultResend), maxTime)
-	c.AckAfter = cmp.Or(c.AckAfter, defaultAck)
+	c.AckAfter = min(cmp.Or(c.AckAfter, defaultAck), maxTime)
 	return c
 }
 

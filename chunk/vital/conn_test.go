@@ -333,7 +333,10 @@ func TestConfigNamesTheField(t *testing.T) {
 		"StoreBytes is 2045":   {StoreBytes: 2045},
 		"QueueBytes is -1":     {QueueBytes: -1},
 		"ReceiveBytes is 2773": {Version: V07, ReceiveBytes: 2773},
-		"KeepAlive -1ns":       {KeepAlive: -1},
+		"Timeout is -1ns; it":  {Timeout: -1},
+		"KeepAlive is -1ns":    {KeepAlive: -1},
+		"FlushAfter is -1ns":   {FlushAfter: -1},
+		"ResendAfter is -1ns":  {ResendAfter: -1},
 	} {
 		_, err := NewConn(epoch, cfg)
 		require.ErrorContains(t, err, field)

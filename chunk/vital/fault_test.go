@@ -50,7 +50,7 @@ func TestOversizeChunks(t *testing.T) {
 		a, b := newConn(t, Config{Version: v}), newConn(t, Config{Version: v})
 		err := a.Send(Vital, make([]byte, most+1))
 		require.ErrorIs(t, err, ErrChunkSize)
-		require.ErrorContains(t, err, fmt.Sprintf("%d bytes; %d are possible in %v with Config.MaxPacket = 1400", most+1, most, v))
+		require.ErrorContains(t, err, fmt.Sprintf("%d bytes; the limit is %d in %v with Config.MaxPacket = 1400", most+1, most, v))
 		send(t, a, Vital, strings.Repeat("x", most))
 		p := packet(t, a, epoch)
 		require.LessOrEqual(t, len(p), 1400)

@@ -16,7 +16,7 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 	case c.closing != nil:
 		return c.closing
 	case len(data) > c.cfg.maxChunk():
-		return fmt.Errorf("%w: %d bytes; %d are possible in %v with Config.MaxPacket = %d",
+		return fmt.Errorf("%w: %d bytes; the limit is %d in %v with Config.MaxPacket = %d",
 			ErrChunkSize, len(data), c.cfg.maxChunk(), c.cfg.Version, c.cfg.MaxPacket)
 	}
 	flags &= Vital
