@@ -210,7 +210,7 @@ func (c *Conn) closeError() *CloseError {
 // the connection has ended.
 //
 // The peer receives code and reason. The code is one of the game's own codes, 1,024 or above, or
-// a suitable [Code] of this package. The reason is truncated to 256 bytes. Since the close may get
+// a suitable [Code] of this package. The reason is shortened to 256 bytes. Since the close may get
 // lost, it is repeated for a few round trips for as long as the peer sends packets. A peer that
 // misses all of these closes times out.
 func (c *Conn) Close(code Code, reason string) {

@@ -70,7 +70,7 @@ func (r *Request[A, R]) takes(A)           {}
 // time, use [Request.Go] or [Request.Later]. OnRequest panics if r belongs to another class or has
 // a function already.
 //
-// If fn returns an error, the asker receives the error's text, truncated to 512 bytes, and a code.
+// If fn returns an error, the asker receives the error's text, shortened to 512 bytes, and a code.
 // If the error is or wraps a [*RequestError], the code is taken from there. Otherwise it comes from
 // [Class.Errors]. The error closes nothing.
 //

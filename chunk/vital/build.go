@@ -82,7 +82,7 @@ func (c *Conn) appendClose(buf []byte, size int) []byte {
 	const framing = 2 // the message, and the zero byte after the reason
 	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.trailer() - framing
 	c.err = c.closing
-	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
+	return c.appendControl(buf, controlClose, shorten(c.closing.Reason, room))
 }
 
 // appendChunks appends a packet with as many chunks as fit, first those to resend and then queued

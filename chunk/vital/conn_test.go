@@ -180,7 +180,7 @@ func TestTimeouts(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	long := strings.Repeat("r", 300)
-	for reason, want := range map[string]string{"": "", "server full": "server full", long: long[:256]} {
+	for reason, want := range map[string]string{"": "", "server full": "server full", long: long[:253] + "…"} {
 		a, b := newConn(t, Config{Version: V07, Token: 1, PeerToken: 2}), newConn(t, Config{Version: V07, Token: 2, PeerToken: 1})
 		a.Close(reason)
 		a.Close("not this one")

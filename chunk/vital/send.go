@@ -1,6 +1,10 @@
 package vital
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/internal/wire"
+)
 
 // Send queues a copy of data as a chunk. flags is Vital or 0.
 //
@@ -55,9 +59,18 @@ func (c *Conn) extend(flags Flags, size int) {
 func (c *Conn) Flush() { c.queue.flush() }
 
 // Close makes the next packet close the connection, which ends when AppendPacket returns that
-// packet. reason is cut to 256 bytes, and the peer sees it up to its first zero byte.
+// packet. reason is shortened to 256 bytes, and the peer sees it up to its first zero byte.
 func (c *Conn) Close(reason string) {
 	if c.err == nil && c.closing == nil {
-		c.closing = &CloseError{Reason: reason[:min(len(reason), maxReason)]}
+		c.closing = &CloseError{Reason: shorten(reason, maxReason)}
 	}
+}
+
+// shorten shortens a reason to at most limit bytes, ending it with an ellipsis. A reason that is
+// short enough may contain any bytes.
+func shorten(reason string, limit int) string {
+	if len(reason) <= limit {
+		return reason
+	}
+	return wire.CutText(reason, limit)
 }

@@ -80,9 +80,8 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character, and removes bytes that aren't
-// UTF-8.
-func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
+// Cut shortens a text to MaxText bytes: see [wire.CutText].
+func Cut(text string) string { return wire.CutText(text, MaxText) }
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {

@@ -3,9 +3,10 @@ package link
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 const (
@@ -150,7 +151,7 @@ func (l *Link) finish(err error) {
 		code, reason = closed.Code, closed.Reason
 	}
 	// An error only means that the carrier has ended already.
-	_ = l.carrier.CloseWithError(code, cut(reason, maxReason))
+	_ = l.carrier.CloseWithError(code, wire.CutText(reason, maxReason))
 	l.state.Store(stopped)
 	l.reading.Wait()
 	l.running.Lock() // waits for the writer to return
@@ -174,6 +175,3 @@ func (l *Link) receiveRest() {
 		}
 	}
 }
-
-// cut shortens s to at most n bytes without splitting a character.
-func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -142,7 +142,7 @@ func TestReasonIsCutAtACharacter(t *testing.T) {
 		la.Abort(5, long)
 		<-la.Done()
 		_, reason, _ := a.Closed()
-		require.Equal(t, long[:255], reason)
+		require.Equal(t, long[:253]+"…", reason)
 		<-lb.Done()
 	})
 }

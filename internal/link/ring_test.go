@@ -90,25 +90,6 @@ func TestBurstShrinksWithLossAndRecovers(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		n    int
-		want string
-	}{
-		{"", 4, ""},
-		{"abcd", 4, "abcd"},
-		{"abcde", 4, "abcd"},
-		{"abcäe", 4, "abc"},
-		{"abcä", 5, "abcä"},
-		{"a€€", 6, "a€"},
-		{"\U0001f600\U0001f600", 7, "\U0001f600"},
-		{"\x80\x80\x80", 2, ""},
-	} {
-		require.Equal(t, c.want, cut(c.in, c.n), "%q", c.in)
-	}
-}
-
 func TestSleepIsRoundedUp(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, c := range []struct{ wait, want time.Duration }{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 const (
@@ -162,8 +164,5 @@ func Clip(s string) string {
 		}
 		return r
 	}, s)
-	if len(s) <= maxDifference {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxDifference], "") + "…"
+	return wire.CutText(s, maxDifference)
 }

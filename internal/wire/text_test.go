@@ -1,0 +1,35 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCutText(t *testing.T) {
+	for _, row := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"", 0, ""},
+		{"fits", 4, "fits"},
+		{"longer", 4, "l…"},
+		{"éé", 4, "éé"},
+		{"ééé", 5, "é…"},
+		{"ééé", 4, "…"},
+		{"longer", 2, "lo"},
+		{"ééé", 1, ""},
+		{"a\xffb", 9, "ab"},
+		{"a\xffbcde", 5, "a…"},
+	} {
+		require.Equal(t, row.want, CutText(row.text, row.limit), "%q to %d", row.text, row.limit)
+	}
+	for limit := range 20 {
+		cut := CutText(strings.Repeat("é漢x", 9), limit)
+		require.LessOrEqual(t, len(cut), limit)
+		require.True(t, utf8.ValidString(cut))
+	}
+}
