@@ -130,7 +130,7 @@ func NewComponent(class *Class, name string) *Class {
 	c := &Class{name: class.name + "." + name, actor: class, slot: len(class.components)}
 	class.mustBeUnused(c)
 	if slices.ContainsFunc(class.components, func(other *Class) bool { return other.name == c.name }) {
-		panic(fmt.Sprintf("rpc: class %s declares component %s twice", class.name, name))
+		panic(fmt.Sprintf("rpc: class %s declares component %s twice: give one of them another name", class.name, name))
 	}
 	class.components = append(class.components, c)
 	return c
@@ -195,7 +195,7 @@ func (c *Class) addMethod(m *method) {
 	c.mustBeUnused(m)
 	same := func(other *method) bool { return other.class == c && other.name == m.name }
 	if slices.ContainsFunc(root.methods, same) {
-		panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, m))
+		panic(fmt.Sprintf("rpc: class %s declares %v twice: give one of them another name", c.name, m))
 	}
 	if len(root.methods) == maxMethods {
 		panic(fmt.Sprintf("rpc: class %s has more than %d methods", root.name, maxMethods))
@@ -249,8 +249,11 @@ func (c *Class) mustBeUnused(what fmt.Stringer) {
 // mustName panics unless name can be used in a shape, where a name ends at a space, a colon or a
 // line break. what says what is being named.
 func mustName(what, name string) {
+	if len(name) > maxNameBytes {
+		panic(fmt.Sprintf("rpc: %s name %.20q… has %d bytes; the limit is %d", what, name, len(name), maxNameBytes))
+	}
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
+	if name == "" || strings.ContainsFunc(name, bad) {
 		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces, colons or control characters",
 			what, name, maxNameBytes))
 	}

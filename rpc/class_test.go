@@ -46,10 +46,10 @@ func TestDeclaration(t *testing.T) {
 func TestDeclarationsThatPanic(t *testing.T) {
 	class := NewClass("C")
 	Server[int](class, "Twice", Reliable)
-	panics(t, `class C declares C.Twice twice`, func() { Client[int](class, "Twice", Reliable) })
+	panics(t, `rpc: class C declares C.Twice twice: give one of them another name`, func() { Client[int](class, "Twice", Reliable) })
 	panics(t, `class name ""`, func() { NewClass("") })
 	panics(t, `class name "a b"`, func() { NewClass("a b") })
-	panics(t, `1 to 128 bytes`, func() { NewClass(strings.Repeat("a", 129)) })
+	panics(t, `rpc: class name "aaaaaaaaaaaaaaaaaaaa"… has 129 bytes; the limit is 128`, func() { NewClass(strings.Repeat("a", 129)) })
 	panics(t, `method name "x:y"`, func() { Server[int](class, "x:y", Reliable) })
 	panics(t, `rpc: C.Bad: struct { F func() }.F: values of kind func cannot be encoded`, func() { Server[struct{ F func() }](class, "Bad", Reliable) })
 	panics(t, `C.Pointer: *rpc.vector is a pointer`, func() { Server[*vector](class, "Pointer", Reliable) })

@@ -3,8 +3,11 @@ package input
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -12,6 +15,13 @@ const (
 	// maxBatch is the maximum number of inputs in a message, enough for a frame of half a second
 	// at 120 Hz. The tag of batch.Inputs repeats this number.
 	maxBatch = 64
+
+	// maxHead is the maximum size of a batch without its inputs: the method, the header of a
+	// struct of three fields, two numbers, and the header of a slice.
+	maxHead = 2 + 1 + 9 + 9 + 5
+
+	// maxName is the maximum size of a method's name in package rpc.
+	maxName = 128
 
 	// maxRate is the maximum number of ticks per second.
 	maxRate = 240
@@ -38,7 +48,7 @@ type Handle[I any] struct {
 //
 // ticks is the number of simulation ticks per second, from 1 to 240. It is independent of the
 // rates of worlds and frames, but must be the same at both ends. New panics if ticks is out of
-// range.
+// range, if the class has a kind of that name already, or if an I can never fit into a message.
 //
 // Every tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second. A
 // server with a higher rate must double Frame.Calls and Period.Calls of the profile's States.
@@ -47,13 +57,31 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
 		panic(fmt.Sprintf("input: New(%q): %d ticks a second; must be 1 to %d", name, ticks, maxRate))
 	}
+	mustFit[I](name)
+	answerName := fmt.Sprintf("%sTimeLeftOf%dHz", name, ticks)
+	if extra := len(answerName) - len(name); len(name) > maxName-extra {
+		panic(fmt.Sprintf("input: New(%.20q…): name has %d bytes; the limit is %d", name, len(name), maxName-extra))
+	}
 	return &Handle[I]{
 		tick: time.Second / time.Duration(ticks),
 		rate: ticks,
 		// A client sends no more than one message per tick. We allow for twice as many,
 		// because a path may hold up a second's messages and deliver them together.
 		inputs: rpc.Server[batch[I]](class, name, rpc.Unreliable, rpc.RateLimit(float64(2*ticks+20))),
-		answer: rpc.Client[answer](class, fmt.Sprintf("%sTimeLeftOf%dHz", name, ticks), rpc.Unreliable),
+		answer: rpc.Client[answer](class, answerName, rpc.Unreliable),
+	}
+}
+
+// mustFit panics if even the smallest I is too large for a message. If an I can't be encoded at
+// all, rpc.Server says so.
+func mustFit[I any](name string) {
+	c, err := codec.Inside(reflect.TypeFor[I]())
+	if err != nil {
+		return
+	}
+	if least := c.Size().Least; least > bunch.MaxBunchBytes-maxHead {
+		panic(fmt.Sprintf("input: New(%q): %v has at least %d bytes; the limit is %d (bunch.MaxBunchBytes): make inputs much smaller, because a message repeats those of several ticks",
+			name, reflect.TypeFor[I](), least, bunch.MaxBunchBytes-maxHead))
 	}
 }
 
