@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // channels holds the channels of a connection. Since channel numbers are never reused, each of
@@ -54,7 +56,8 @@ func (c *channels) create(p Priority) (*channel, error) {
 		return nil, fmt.Errorf("bunch: all channel numbers up to %d are used up", maxChannelNumber)
 	}
 	if c.ours >= c.limit {
-		return nil, fmt.Errorf("bunch: %d channels are open; the limit is %d (MaxChannels)", c.ours, c.limit)
+		return nil, fmt.Errorf("bunch: %s open; the limit is %d (MaxChannels): close one first",
+			words.Plural(c.ours, "channel is", "channels are"), c.limit)
 	}
 	ch := &channel{number: c.ourNext, priority: p, ours: true, opened: true}
 	c.open[ch.number] = ch
@@ -132,11 +135,12 @@ func (c *channels) checkLimit(number uint64) error {
 	switch {
 	case held > c.limit:
 		return violation(BunchBadChannelIndex,
-			"channel %d: %d channels are open, including %d skipped numbers; the limit is %d (MaxChannels)",
-			number, held, held-c.theirs, c.limit)
+			"channel %d: %s open, including %s; the limit is %d (MaxChannels)",
+			number, words.Plural(held, "channel is", "channels are"),
+			words.Plural(held-c.theirs, "skipped number", "skipped numbers"), c.limit)
 	case lingering >= c.limit:
-		return violation(BunchBadChannelIndex, "channel %d: %d closes are unacknowledged; the limit is %d (MaxChannels)",
-			number, lingering, c.limit)
+		return violation(BunchBadChannelIndex, "channel %d: %s unacknowledged; the limit is %d (MaxChannels)",
+			number, words.Plural(lingering, "close is", "closes are"), c.limit)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Config holds the limits and options of a connection. A field that is zero has the default
@@ -117,7 +119,7 @@ func (c Config) params() Params {
 // validate returns an error for the first field that is invalid.
 func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
-		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes; the minimum is %d", c.ReceiveLimit, minReceiveLimit)
+		return fmt.Errorf("bunch: Config.ReceiveLimit is %s; the minimum is %d", words.Bytes(c.ReceiveLimit), minReceiveLimit)
 	}
 	for _, field := range []struct {
 		name  string

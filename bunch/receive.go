@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Receive handles a datagram from the peer. The datagram must not be used afterwards, because
@@ -20,7 +21,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	var h packetHeader
 	rest, err := parsePacketHeader(datagram, &h)
 	if err != nil {
-		return c.fail(violation(ReadHeaderFail, "invalid header in a packet of %d bytes: %v", len(datagram), err))
+		return c.fail(violation(ReadHeaderFail, "invalid header in a packet of %s: %v", words.Bytes(len(datagram)), err))
 	}
 
 	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
@@ -299,7 +300,7 @@ func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error 
 func (c *Conn) advance(ch *channel) error {
 	for ch.in.len() > 0 {
 		if ch.inClosed {
-			return violation(BunchDataOverflow, "channel %d: %d entries after its close", ch.number, ch.in.len())
+			return violation(BunchDataOverflow, "channel %d: %s after its close", ch.number, words.Plural(ch.in.len(), "entry", "entries"))
 		}
 		s := ch.in.at(0)
 		if s.number != ch.expected || s.state < full {

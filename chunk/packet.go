@@ -7,6 +7,7 @@ import (
 	mathbits "math/bits"
 
 	"github.com/quivernet/quiver/internal/bits"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 const (
@@ -217,7 +218,7 @@ func parse(packet []byte, protocolID uint32, sliceSize int) (p Packet, err error
 		err = end
 	}
 	if err != nil {
-		return Packet{}, fmt.Errorf("%w: %d bytes of %v: %w", ErrMalformed, len(packet), p.Kind, err)
+		return Packet{}, fmt.Errorf("%w: %s of %v: %w", ErrMalformed, words.Bytes(len(packet)), p.Kind, err)
 	}
 	return p, nil
 }

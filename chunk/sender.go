@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Sender sends chunks reliably and in order.
@@ -77,8 +78,8 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 		return 0, fmt.Errorf("%w: %d bytes; the limit is %d (%d slices of Config.SliceSize = %d)",
 			ErrTooLarge, len(data), limit, MaxSlices, s.config.SliceSize)
 	case s.flights.Len() == s.config.Pipeline && s.queue.Len() >= s.config.SendQueue:
-		return 0, fmt.Errorf("%w: %d chunks are in flight (Config.Pipeline) and %d are waiting (Config.SendQueue)",
-			ErrQueueFull, s.flights.Len(), s.queue.Len())
+		return 0, fmt.Errorf("%w: %s in flight (Config.Pipeline) and %d waiting (Config.SendQueue)",
+			ErrQueueFull, words.Plural(s.flights.Len(), "chunk is", "chunks are"), s.queue.Len())
 	}
 	*s.queue.Push(1) = data
 	s.launch()

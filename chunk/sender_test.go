@@ -27,7 +27,7 @@ func TestSendRefusesAtTheCall(t *testing.T) {
 	}
 	_, err = s.Send([]byte{1})
 	require.ErrorIs(t, err, chunk.ErrQueueFull)
-	require.ErrorContains(t, err, "1 chunks are in flight (Config.Pipeline) and 2 are waiting (Config.SendQueue)")
+	require.ErrorContains(t, err, "1 chunk is in flight (Config.Pipeline) and 2 waiting (Config.SendQueue)")
 	require.Equal(t, 2, s.Stats().QueueSize)
 
 	alone := must(chunk.NewSender(chunk.Config{SendQueue: -1}))

@@ -204,7 +204,7 @@ func (w *World) attach(c *Conn, slot *handshakeSlot) error {
 	evicted, refused := w.lobby.enlist(c, c.origin(), slot)
 	w.evict(evicted)
 	if refused != nil {
-		w.logs.Stranger(logs.Refused, "connection refused",
+		w.logs.LogUnjoined(logs.Refused, "connection refused",
 			"conn", c, "code", refused.Code.String(), "reason", refused.Reason)
 		_ = c.carrier.CloseWithError(uint64(refused.Code), refused.Reason)
 		return refused

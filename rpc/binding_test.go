@@ -59,7 +59,7 @@ func TestRemoteCall(t *testing.T) {
 
 	err := remote(o, call, []byte{0x91, 0})
 	require.False(t, invalid(err))
-	require.ErrorContains(t, err, "rpc: C.Aim: argument of 2 bytes: has 1 elements instead of 3")
+	require.ErrorContains(t, err, "rpc: C.Aim: argument of 2 bytes: has 1 element instead of 3")
 	require.ErrorContains(t, remote(o, call, append(encode(t, vector{}), 0)), "left over")
 
 	err = remote(o, call, encode(t, vector{X: 2}))

@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/quicconn"
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -518,12 +519,12 @@ func (c *Config) validate() error {
 // world.
 func (c *Config) validateBudgets() error {
 	if c.ReceiveBudget < minReceiveLimit {
-		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes; a single connection needs %d",
-			c.ReceiveBudget, minReceiveLimit)
+		return fmt.Errorf("rpc: Config.ReceiveBudget is %s; a single connection needs %d",
+			words.Bytes(c.ReceiveBudget), minReceiveLimit)
 	}
 	if c.ReceiveLimit < minReceiveLimit {
-		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the minimum is %d",
-			c.ReceiveLimit, minReceiveLimit)
+		return fmt.Errorf("rpc: Config.ReceiveLimit is %s; the minimum is %d",
+			words.Bytes(c.ReceiveLimit), minReceiveLimit)
 	}
 	if c.ReceiveLimit > c.ReceiveBudget {
 		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the limit is %d (Config.ReceiveBudget): raise it or lower ReceiveLimit",

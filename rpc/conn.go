@@ -25,6 +25,7 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Conn is a connection to one peer. UE (Unreal Engine's counterpart): UNetConnection.
@@ -390,7 +391,7 @@ func (c *Conn) finish() {
 	if !joined {
 		c.trace.Ended("the handshake failed")
 		if !c.life.refused.Load() {
-			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+			w.logs.LogUnjoined(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 		}
 	}
 	close(c.life.done)
@@ -500,7 +501,7 @@ func (c *Conn) openFailed(class *Class, err error) error {
 // link's lock.
 func (c *Conn) describeOverLimit() string {
 	return fmt.Sprintf("unacknowledged messages have reached the limit of %s (Config.SendLimit): %s",
-		statnet.Plural(c.world.config.SendLimit, "byte", "bytes"), c.describeUnacked())
+		words.Bytes(c.world.config.SendLimit), c.describeUnacked())
 }
 
 // describeUnacked describes, for an error, how much memory unacknowledged messages hold on the

@@ -11,6 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // This file handles channel 0 after Join. The channel carries the framework's own messages, the
@@ -53,7 +54,7 @@ func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Unlock()
 	if err != nil {
 		// The peer may have broken a rule, in which case err names the rule.
-		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
+		c.abort(closeErrorOf(fmt.Errorf("control message of %s: %w", words.Bytes(len(message)), err)))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // copies is a client's record of its copies of the server's actors. It is used only by the world's
@@ -78,8 +79,8 @@ func parseOpen(message bunch.Message, classes []*Class) (o parsedOpen, violation
 	o.states = r.Left
 	switch {
 	case r.Err != nil:
-		return o, violationf(PayloadFail, "open message of %d bytes on channel %d: %v",
-			len(message.Payload), message.Channel, r.Err)
+		return o, violationf(PayloadFail, "open message of %s on channel %d: %v",
+			words.Bytes(len(message.Payload)), message.Channel, r.Err)
 	case id >= uint64(len(classes)):
 		return o, violationf(PayloadFail, "open message on channel %d has unknown class %d; there are %d",
 			message.Channel, id, len(classes))
@@ -191,7 +192,7 @@ func (w *World) introduce(a *Actor) {
 func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 	if o.flags&flagState == 0 {
 		if len(o.states) > 0 {
-			return violationf(PayloadFail, "open message of %v has %d bytes left over", a, len(o.states))
+			return violationf(PayloadFail, "open message of %v has %s left over", a, words.Bytes(len(o.states)))
 		}
 		return nil
 	}
@@ -231,10 +232,10 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 		rest, err = c.copies.readFields(a, fields, rest, message.Number)
 	}
 	if err != nil {
-		return violationf(PayloadFail, "state of %v in %d bytes: %v", a, len(message.Payload), err)
+		return violationf(PayloadFail, "state of %v in %s: %v", a, words.Bytes(len(message.Payload)), err)
 	}
 	if len(rest) > 0 {
-		return violationf(PayloadFail, "state of %v has %d of %d bytes left over", a, len(rest), len(message.Payload))
+		return violationf(PayloadFail, "state of %v has %d of %s left over", a, len(rest), words.Bytes(len(message.Payload)))
 	}
 	if log := w.logs.Debug(logs.Rep); log != nil {
 		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(message.Payload), "packet", message.Number)
@@ -250,7 +251,7 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.life.closing.Load(); {
 		call := r.Bytes(wire.Any)
 		if r.Err != nil {
-			return violationf(PayloadFail, "ForceQueue calls on %v in %d bytes: %v", a, len(calls), r.Err)
+			return violationf(PayloadFail, "ForceQueue calls on %v in %s: %v", a, words.Bytes(len(calls)), r.Err)
 		}
 		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
 			return violationf(PayloadFail, "call sent with the state of %v is not to a ForceQueue method", a)
@@ -356,7 +357,7 @@ func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	case reason > TearOff:
 		return violationf(PayloadFail, "close of %v has unknown reason %d", a, reason)
 	case len(last) > 0 && !reason.carriesState():
-		return violationf(PayloadFail, "close of %v for %v has %d bytes left over", a, reason, len(last))
+		return violationf(PayloadFail, "close of %v for %v has %s left over", a, reason, words.Bytes(len(last)))
 	case staysHere && withoutChannel >= maxDetached:
 		return violationf(PayloadFail, "close of %v for %v: too many copies without a channel; the limit is %d",
 			a, reason, maxDetached)

@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Call describes a call to a handler or a check, apart from the argument. It is only valid
@@ -142,7 +143,7 @@ func (w *World) handleMessage(c *Conn, a *Actor, message bunch.Message) *CloseEr
 
 // closeForViolation logs that the peer has broken a rule, and closes the connection.
 func (w *World) closeForViolation(c *Conn, cause *CloseError) {
-	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation",
+	w.logs.LogJoined(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation",
 		"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
@@ -156,7 +157,7 @@ const stateMethod = maxMethods + 1
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {
-		return violationf(PayloadFail, "call to a %q has no method id in its %d bytes", a.class.name, len(payload))
+		return violationf(PayloadFail, "call to a %q has no method id in its %s", a.class.name, words.Bytes(len(payload)))
 	}
 	payload = payload[n:]
 	if id == ownerMethod && !c.server {
@@ -166,7 +167,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		return w.applyLastState(c, a, payload)
 	}
 	if id >= uint64(len(a.class.methods)) {
-		return violationf(UnknownMethod, "call names method %d of class %q, which has %d methods", id, a.class.name, len(a.class.methods))
+		return violationf(UnknownMethod, "call names method %d of class %q, which has %s", id, a.class.name, words.Plural(len(a.class.methods), "method", "methods"))
 	}
 	m := a.class.methods[id]
 	if c.server != (m.kind == serverRPC) {

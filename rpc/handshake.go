@@ -316,7 +316,7 @@ func (h *handshake) refuse(v verdict) {
 		args = append(args, "failures", v.failures)
 	}
 	c.life.refused.Store(true)
-	c.world.logs.Stranger(logs.Login, "login refused", args...)
+	c.world.logs.LogUnjoined(logs.Login, "login refused", args...)
 	retry := retryable(v.err)
 	switch {
 	case retry != nil:

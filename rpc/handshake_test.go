@@ -165,7 +165,7 @@ func TestMismatchNamesTheDifference(t *testing.T) {
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, ProtocolMismatch, closed.Code)
 		require.Contains(t, closed.Reason, "Hero.Shout")
-		require.Regexp(t, `^1 classes at the client, \d+ at the server: `, closed.Reason)
+		require.Regexp(t, `^1 class at the client, \d+ at the server: `, closed.Reason)
 		time.Sleep(testDelay)
 		synctest.Wait()
 		n.server.Tick(time.Now())

@@ -87,7 +87,7 @@ func TestHostileRequests(t *testing.T) {
 		"long cancel": {func(*testing.T) [][]byte {
 			return [][]byte{append(ask.AppendCancel(clerkAsk.question.appendID(nil), 3), 0)}
 		},
-			PayloadFail, "1 bytes left over"},
+			PayloadFail, "1 byte left over"},
 		"bad argument": {func(t *testing.T) [][]byte {
 			return [][]byte{append(ask.AppendQuestion(clerkAsk.question.appendID(nil), 3), 0xc1)}
 		}, PayloadFail, "Clerk.Ask"},

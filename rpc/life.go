@@ -169,7 +169,7 @@ func (m *admission) admit(c *Conn) {
 	c.life.admitted = true
 	c.requestDispatch() // something may have arrived while c waited in joining
 	w.dos.watch(c)
-	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
+	w.logs.LogJoined(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	logSealedMismatch(c)
 	c.trace.Joined(c.identity)
 	for _, hook := range w.extended.Joined {
@@ -264,7 +264,7 @@ func (m *admission) expel(c *Conn) {
 	c.requests.end(nil, err)
 	w.background.jobs.End(&c.requests.running, c.party())
 	c.trace.Ended(err.Code.String())
-	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
+	w.logs.LogJoined(slog.LevelInfo, logs.Left, c.party(), "disconnected",
 		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 
 	for _, channel := range c.channels.sorted() {

@@ -153,14 +153,14 @@ func (w *World) verifySourceAddress(addr net.Addr, crowded bool) bool {
 	if crowded {
 		event, reason = logs.SharedAddress, "several unvalidated handshakes from this address"
 	}
-	w.logs.Stranger(event, "address validation required for new clients",
+	w.logs.LogUnjoined(event, "address validation required for new clients",
 		"addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "reason", reason)
 	return true
 }
 
 // logUnvalidated logs that paths dropped a QUIC packet.
 func (w *World) logUnvalidated(to net.Addr) {
-	w.logs.Stranger(logs.Unverified, "QUIC packets dropped: address not validated", "addr", to)
+	w.logs.LogUnjoined(logs.Unverified, "QUIC packets dropped: address not validated", "addr", to)
 }
 
 // slotKey is the context key for the client's handshakeSlot in the context of a QUIC connection.
@@ -173,7 +173,7 @@ func (w *World) connContext(ctx context.Context, client *quic.ClientInfo) (conte
 	slot, evicted, full := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(evicted)
 	if refused := serverFull(full); refused != nil {
-		w.logs.Stranger(logs.Refused, "handshake refused",
+		w.logs.LogUnjoined(logs.Refused, "handshake refused",
 			"addr", client.RemoteAddr, "code", refused.Code.String(), "reason", refused.Reason)
 		return nil, refused
 	}

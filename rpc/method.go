@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Handle is a declared call with an argument of type A. It is a *[ServerRPC], a
@@ -235,7 +236,7 @@ func (m *method) encode(e *codec.Encoder, p any) error {
 
 // undecodable returns the error for an argument of size bytes that can't be decoded.
 func (m *method) undecodable(size int, err error) error {
-	return errorf("rpc: %v: argument of %d bytes: %w", m, size, err)
+	return errorf("rpc: %v: argument of %s: %w", m, words.Bytes(size), err)
 }
 
 // validate calls Validate of the argument at p, and returns its error as a *validationError.

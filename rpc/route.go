@@ -12,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/statnet"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A plan says where a call runs, which may be nowhere. UE: callspace.
@@ -334,7 +335,7 @@ func (a *Actor) describeFull(to *opening, size int) string {
 	var held statnet.Holders
 	a.listBuffered(&held, to)
 	return fmt.Sprintf("call needs %s for %s; %d of %d (Config.Bunch.ReliableBuffer) are in use: %s; %s",
-		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"),
+		words.Plural(bunch.Entries(size), "entry", "entries"), words.Bytes(size),
 		out, slots, held.String(), advice(machine.Untaken(to.channel)))
 }
 

@@ -331,7 +331,7 @@ func (s *sealedCarrier) logState(state sealed.State) {
 		return
 	}
 	s.state = state
-	s.conn.world.logs.Guest(slog.LevelInfo, logs.CarrierChanged, s.conn.party(),
+	s.conn.world.logs.LogJoined(slog.LevelInfo, logs.CarrierChanged, s.conn.party(),
 		"sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
 }
 
@@ -471,7 +471,7 @@ func logSealedMismatch(c *Conn) {
 	if theirs {
 		set, unset = unset, set
 	}
-	c.world.logs.Guest(slog.LevelInfo, logs.CarrierChanged, c.party(),
+	c.world.logs.LogJoined(slog.LevelInfo, logs.CarrierChanged, c.party(),
 		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+
 			" but not on the "+unset+": set it on both",
 		"conn", c)

@@ -20,6 +20,7 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/trace"
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -460,8 +461,8 @@ func (w *World) waitClosed(ctx context.Context) error {
 	conns := w.lobby.all()
 	for i, c := range conns {
 		if err := waitFor(ctx, c.Done()); err != nil {
-			return errorf("rpc: closing the world: %d of %d connections are still closing: %w",
-				len(conns)-i, len(conns), err)
+			return errorf("rpc: closing the world: %d of %s still closing: %w",
+				len(conns)-i, words.Plural(len(conns), "connection", "connections"), err)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@ package vital
 import (
 	"fmt"
 
-	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Send queues a copy of data as a chunk. flags is Vital or 0.
@@ -72,5 +72,5 @@ func shorten(reason string, limit int) string {
 	if len(reason) <= limit {
 		return reason
 	}
-	return wire.CutText(reason, limit)
+	return words.Cut(reason, limit)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A question and its answer are the arguments of two reliable calls on the actor's channel:
@@ -61,9 +62,9 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	cancel = head&1 == 1
 	switch {
 	case number == 0: // also if there is no varint
-		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
+		return 0, false, nil, fmt.Errorf("question of %s without a number", words.Bytes(len(b)))
 	case cancel && len(b) > n:
-		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)
+		return 0, false, nil, fmt.Errorf("cancel of question %d: %s left over", number, words.Bytes(len(b)-n))
 	}
 	return number, cancel, b[n:], nil
 }
@@ -80,8 +81,8 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes: see [wire.CutText].
-func Cut(text string) string { return wire.CutText(text, MaxText) }
+// Cut shortens a text to MaxText bytes: see [words.Cut].
+func Cut(text string) string { return words.Cut(text, MaxText) }
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {
@@ -102,7 +103,7 @@ func ReadAnswer(b []byte) (a Answer, err error) {
 		r.Fail(fmt.Errorf("unknown verdict %d", a.Verdict))
 	}
 	if err := r.End(); err != nil {
-		return a, fmt.Errorf("answer of %d bytes to question %d: %w", len(b), a.Number, err)
+		return a, fmt.Errorf("answer of %s to question %d: %w", words.Bytes(len(b)), a.Number, err)
 	}
 	return a, nil
 }

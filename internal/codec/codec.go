@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Raw is a value whose encoding is the value itself.
@@ -264,5 +265,5 @@ func leftOver(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("value has %d bytes left over", n)
+	return fmt.Errorf("value has %s left over", words.Bytes(n))
 }

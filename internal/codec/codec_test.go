@@ -257,7 +257,7 @@ func TestPayloadIsTakenWhole(t *testing.T) {
 	b := encode(t, vector{1, 2, 3})
 	var v vector
 	require.NoError(t, c.Decode(b, &v))
-	require.ErrorContains(t, c.Decode(append(b, 0), &v), "value has 1 bytes left over")
+	require.ErrorContains(t, c.Decode(append(b, 0), &v), "value has 1 byte left over")
 	for i := range b {
 		require.Error(t, c.Decode(b[:i], &v), "cut to %d bytes", i)
 	}

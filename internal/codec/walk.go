@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Limits of one decoded value.
@@ -266,7 +268,7 @@ func (w *walk) bytes(s *schema, f *family) error {
 		return err
 	}
 	if s.form == formByteArray && n != s.length {
-		return fmt.Errorf("has %d bytes instead of %d", n, s.length)
+		return fmt.Errorf("has %s instead of %d", words.Bytes(n), s.length)
 	}
 	if err := s.checkSize(n); err != nil {
 		return err
@@ -282,7 +284,7 @@ func (w *walk) bytes(s *schema, f *family) error {
 func (w *walk) arrayLen(want int) error {
 	n, err := w.length(&arrayCodes)
 	if err == nil && n != want {
-		return fmt.Errorf("has %d elements instead of %d", n, want)
+		return fmt.Errorf("has %s instead of %d", words.Plural(n, "element", "elements"), want)
 	}
 	return err
 }
@@ -308,7 +310,7 @@ func (w *walk) length(f *family) (n int, err error) {
 	}
 	n, w.b = readLength(w.b)
 	if uint(n) > uint(len(w.b)) { // unsigned, since n may be negative where an int has 32 bits
-		return 0, fmt.Errorf("length is %d but only %d bytes are left", uint(n), len(w.b))
+		return 0, fmt.Errorf("length is %d but only %s left", uint(n), words.Plural(len(w.b), "byte is", "bytes are"))
 	}
 	return n, nil
 }

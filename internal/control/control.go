@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // The handshake takes place on channel 0. Each message consists of an ID of one byte and a
@@ -243,7 +244,7 @@ func Parse(payload []byte) (message any, err error) {
 	r := wire.Reader{Left: payload[1:]}
 	message = f.parse(&r)
 	if err := r.End(); err != nil {
-		return nil, &Error{PayloadFail, fmt.Sprintf("%s of %d bytes: %v", f.name, len(payload), err)}
+		return nil, &Error{PayloadFail, fmt.Sprintf("%s of %s: %v", f.name, words.Bytes(len(payload)), err)}
 	}
 	return message, nil
 }

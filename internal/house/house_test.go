@@ -117,7 +117,7 @@ func TestImportsGoDown(t *testing.T) {
 			}
 			within := strings.HasPrefix(pkg+"/", f.Package+"/") || strings.HasPrefix(f.Package, pkg+"/") || strings.HasPrefix(f.Package, "examples/") || strings.HasPrefix(f.Package, "bench/")
 			down := floor(pkg) < floor(f.Package)
-			beside := pkg == "internal/bell" || pkg == "internal/bits" || pkg == "internal/recovery" || pkg == "internal/wire" || f.Package == "internal/scenes" || f.Package == "internal/sealed" && (pkg == "internal/crew" || pkg == "internal/timers" || pkg == "internal/pace" || pkg == "internal/udp") || f.Package == "internal/crew" && pkg == "internal/tasks"
+			beside := pkg == "internal/bell" || pkg == "internal/bits" || pkg == "internal/recovery" || pkg == "internal/wire" || pkg == "internal/words" || f.Package == "internal/scenes" || f.Package == "internal/sealed" && (pkg == "internal/crew" || pkg == "internal/timers" || pkg == "internal/pace" || pkg == "internal/udp") || f.Package == "internal/crew" && pkg == "internal/tasks"
 			assert.True(t, down || within || beside, "%s imports %s, which does not stand below it", f.Path, pkg)
 		}
 	}

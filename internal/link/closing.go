@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 const (
@@ -151,7 +151,7 @@ func (l *Link) finish(err error) {
 		code, reason = closed.Code, closed.Reason
 	}
 	// An error only means that the carrier has ended already.
-	_ = l.carrier.CloseWithError(code, wire.CutText(reason, maxReason))
+	_ = l.carrier.CloseWithError(code, words.Cut(reason, maxReason))
 	l.state.Store(stopped)
 	l.reading.Wait()
 	l.running.Lock() // waits for the writer to return

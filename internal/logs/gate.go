@@ -61,10 +61,10 @@ type recordLimits struct {
 	joined   [numActivities]minuteLimit // for clients that have
 }
 
-// Stranger logs what a client that hasn't joined did. The record is a warning, unless honest
-// clients do the same. If a record with the same cause was logged within the last second, Stranger
-// only counts this one. It may be called concurrently.
-func (s *Set) Stranger(of Cause, message string, args ...any) {
+// LogUnjoined logs what a client that hasn't joined did. The record is a warning, unless honest
+// clients do the same. If a record with the same cause was logged within the last second,
+// LogUnjoined only counts this one. It may be called concurrently.
+func (s *Set) LogUnjoined(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == SharedAddress {
 		level = slog.LevelInfo

@@ -33,9 +33,9 @@ func TestGatesAreApart(t *testing.T) {
 	require.Equal(t, 2, hidden)
 }
 
-// TestGuests: a party that does something again and again has few records in a minute and leaves
+// TestLogJoined: a party that does something again and again has few records in a minute and leaves
 // others theirs, and all have no more than fit a disk. Records that are not written are counted.
-func TestGuests(t *testing.T) {
+func TestLogJoined(t *testing.T) {
 	var g minuteLimit
 	now := time.Unix(1000, 0)
 	pass := func(party any) string {

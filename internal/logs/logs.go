@@ -91,9 +91,9 @@ func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	}
 }
 
-// Guest logs what a client that has joined did. If its party has used up its records of this kind
-// for the minute, or all clients together have, Guest only counts the record.
-func (s *Set) Guest(level slog.Level, of Activity, party any, message string, args ...any) {
+// LogJoined logs what a client that has joined did. If its party has used up its records of this
+// kind for the minute, or all clients together have, LogJoined only counts the record.
+func (s *Set) LogJoined(level slog.Level, of Activity, party any, message string, args ...any) {
 	pass := func(now time.Time) (hidden int, ok bool) {
 		return s.limits.joined[of].pass(party, now)
 	}

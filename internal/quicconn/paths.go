@@ -43,8 +43,8 @@ func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: 
 // that, quic-go itself limits what it sends to an address (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
-// Came implements sealed.Guard. It is called for each packet that QUIC receives.
-func (p *Paths) Came(from netip.AddrPort, packet []byte) {
+// Received implements sealed.Guard. It is called for each packet that QUIC receives.
+func (p *Paths) Received(from netip.AddrPort, packet []byte) {
 	if !shortHeader(packet) || len(packet) <= ConnectionIDBytes {
 		return
 	}

@@ -24,7 +24,7 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		p.Follow(func(yield func(uint64, net.Addr) bool) { yield(1, remotes[0]) })
 		answers := func(to net.Addr) (n int) {
 			for range 100 {
-				p.Came(udp.AddrPort(to), small)
+				p.Received(udp.AddrPort(to), small)
 				if _, ok := p.Route(to, full); ok {
 					n++
 				}
@@ -34,7 +34,7 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		require.Equal(t, 100, answers(before))
 		require.Less(t, answers(after), 30, "nobody has proven it")
 		require.Greater(t, warned, 70)
-		p.Came(udp.AddrPort(after), long)
+		p.Received(udp.AddrPort(after), long)
 		require.True(t, may(p, after, long), "of a handshake, which QUIC bounds itself")
 		require.Equal(t, 100, answers(before), "the look that was in vain has forgotten nothing")
 
@@ -75,7 +75,7 @@ func TestPathsNoticeEachMove(t *testing.T) {
 		p.Follow(func(yield func(uint64, net.Addr) bool) { yield(1, remotes[0]) })
 		for move := range 100 {
 			to := &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(1+move%2)), Port: 7}
-			p.Came(udp.AddrPort(to), packet(40))
+			p.Received(udp.AddrPort(to), packet(40))
 			require.True(t, may(p, to, packet(1200)), "move %d", move)
 			time.Sleep(50 * time.Millisecond)
 			remotes = []net.Addr{to}

@@ -25,9 +25,9 @@ type SocketConfig struct {
 // A Guard watches what QUIC receives and limits what it sends. Its methods must not block, and
 // must not change or retain the packets. The packets are never empty.
 type Guard interface {
-	// Came is called for each packet that QUIC receives. It is called only by the goroutine that
+	// Received is called for each packet that QUIC receives. It is called only by the goroutine that
 	// reads for QUIC.
-	Came(from netip.AddrPort, packet []byte)
+	Received(from netip.AddrPort, packet []byte)
 	// Route reports whether QUIC may send packets to an address. packets is one packet, or
 	// several consecutive ones with GSO. If also is not nil, a copy is sent there. Packets that
 	// may not be sent are dropped, but QUIC counts them as sent.
@@ -155,7 +155,7 @@ func (s *Socket) dispatch(at time.Time, from netip.AddrPort, packet []byte) (for
 		return false
 	}
 	if s.guard != nil && len(packet) > 0 {
-		s.guard.Came(from, packet)
+		s.guard.Received(from, packet)
 	}
 	return true
 }

@@ -434,7 +434,7 @@ type guards struct {
 	came                  []byte
 }
 
-func (g *guards) Came(_ netip.AddrPort, packet []byte) {
+func (g *guards) Received(_ netip.AddrPort, packet []byte) {
 	if len(packet) == 0 {
 		panic("an empty packet")
 	}

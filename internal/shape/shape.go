@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 const (
@@ -52,8 +52,8 @@ func Mismatch(client, server []string, cut bool) string {
 	if cut {
 		more = " or more"
 	}
-	return fmt.Sprintf("%d classes at the client, %d%s at the server: %s",
-		classes(client), classes(server), more, Difference(client, server, cut))
+	return fmt.Sprintf("%s at the client, %d%s at the server: %s",
+		words.Plural(classes(client), "class", "classes"), classes(server), more, Difference(client, server, cut))
 }
 
 // classes counts the classes of a shape.
@@ -164,5 +164,5 @@ func Clip(s string) string {
 		}
 		return r
 	}, s)
-	return wire.CutText(s, maxDifference)
+	return words.Cut(s, maxDifference)
 }

@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A form encodes and decodes the values of one type. Compile makes the forms of a Plan.
@@ -37,7 +39,7 @@ func times(n, size int) int { return int(min(int64(min(n, maxFormSize))*int64(si
 // take cuts the first n bytes off b.
 func take(b []byte, n int) (first, rest []byte, err error) {
 	if len(b) < n {
-		return nil, nil, fmt.Errorf("field needs %d bytes; only %d are left", n, len(b))
+		return nil, nil, fmt.Errorf("field needs %s; only %d are left", words.Bytes(n), len(b))
 	}
 	return b[:n:n], b[n:], nil
 }

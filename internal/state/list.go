@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A list is the form of a slice with at most bound elements. An empty slice is read as nil.
@@ -27,7 +29,7 @@ func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case times(n, f.elem.minSize()) > len(rest):
-		return nil, fmt.Errorf("%d elements cannot fit in the remaining %d bytes", n, len(rest))
+		return nil, fmt.Errorf("%s cannot fit in the remaining %d bytes", words.Plural(n, "element", "elements"), len(rest))
 	case v.IsValid() && n == 0:
 		v.SetZero()
 	case v.IsValid():

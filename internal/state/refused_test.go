@@ -24,9 +24,9 @@ func TestRefusedBytes(t *testing.T) {
 		wire  string
 		text  string
 	}{
-		{true, "", "", "field needs 1 bytes; only 0 are left"},
+		{true, "", "", "field needs 1 byte; only 0 are left"},
 		{true, "", "\x02", "bool is 2 instead of 0 or 1"},
-		{uint8(0), "", "", "field needs 1 bytes; only 0 are left"},
+		{uint8(0), "", "", "field needs 1 byte; only 0 are left"},
 		{uint16(0), "", "", "varint is truncated or overflows 64 bits"},
 		{uint16(0), "", "\x80", "varint is truncated or overflows 64 bits"},
 		{uint64(0), "", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "varint is truncated or overflows 64 bits"},

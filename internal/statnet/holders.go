@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // maxHolders is the maximum number of methods that the text of [Holders] names, so that the text
@@ -36,12 +38,12 @@ func (h *Holders) Add(name string, entries int) {
 func (h *Holders) String() string {
 	var named []string
 	for _, one := range h.list[:min(len(h.list), maxHolders)] {
-		entries := Plural(one.entries, "entry", "entries")
+		entries := words.Plural(one.entries, "entry", "entries")
 		named = append(named, fmt.Sprintf("%d × %s (%s)", one.calls, one.name, entries))
 	}
 	text := strings.Join(named, ", ")
 	if more := len(h.list) - maxHolders; more > 0 {
-		text += " and " + Plural(more, "other method", "other methods")
+		text += " and " + words.Plural(more, "other method", "other methods")
 	}
 	return text
 }

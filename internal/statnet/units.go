@@ -29,14 +29,6 @@ func Percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 // Ms formats a time in milliseconds.
 func Ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
 
-// Plural formats a number with its noun: 1 entry, 2 entries.
-func Plural(n int, one, many string) string {
-	if n == 1 {
-		many = one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // Count formats a number with commas between thousands.
 func Count[T int | uint32 | uint64](n T) string {
 	s := strconv.FormatUint(uint64(n), 10)

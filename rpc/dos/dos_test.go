@@ -413,7 +413,7 @@ func TestAllowedMethods(t *testing.T) {
 
 func TestProfilesThatMakeNoSense(t *testing.T) {
 	for want, change := range map[string]func(p *Profile){
-		"has 1 states":              func(p *Profile) { p.States = p.States[:1] },
+		"has 1 state":               func(p *Profile) { p.States = p.States[:1] },
 		"States[0] must not have":   func(p *Profile) { p.States[0].Frame.Calls = 1 },
 		`States[2] "Burst": Window`: func(p *Profile) { p.States[2].Window = 1500 * time.Millisecond },
 		"whole seconds":             func(p *Profile) { p.States[2].Window = 17 * time.Second },

@@ -3,6 +3,8 @@ package dos
 import (
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Method records a peer's calls of one method. The detector uses it to decide which method to
@@ -129,7 +131,7 @@ func (p *Peer) describeBlamed() string {
 	case top == nil:
 		return ""
 	case top.blocked > 0:
-		return fmt.Sprintf(" with %s: %d calls, %d of them blocked", top.name, top.inState.Calls, top.blocked)
+		return fmt.Sprintf(" with %s: %s, %d of them blocked", top.name, words.Plural(top.inState.Calls, "call", "calls"), top.blocked)
 	}
 	return fmt.Sprintf(" with %s: %s", top.name, top.inState.describe(p.kind))
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Load is a number of calls, the bytes of their arguments, and the time that their handlers
@@ -108,7 +110,7 @@ const (
 func (p *Profile) validate() error {
 	switch {
 	case len(p.States) < 2 || len(p.States) > maxStates:
-		return fmt.Errorf("dos: Profile.States has %d states; it must have 2 to %d", len(p.States), maxStates)
+		return fmt.Errorf("dos: Profile.States has %s; it must have 2 to %d", words.Plural(len(p.States), "state", "states"), maxStates)
 	case p.States[0].Kick || p.States[0].hasLimits():
 		return errors.New("dos: Profile.States[0] must not have quotas, limits or Kick, because every client starts there")
 	case min(p.HitchTime, p.HitchSuspend, p.JoinTolerance, p.Remember) < 0 || p.Identities < 0:
@@ -218,9 +220,9 @@ func (l *Load) reached(used Load) loadKind {
 func (l *Load) describe(kind loadKind) string {
 	switch kind {
 	case callsLoad:
-		return fmt.Sprintf("%d calls", l.Calls)
+		return words.Plural(l.Calls, "call", "calls")
 	case bytesLoad:
-		return fmt.Sprintf("%d bytes", l.Bytes)
+		return words.Bytes(l.Bytes)
 	}
 	return fmt.Sprintf("%v of handlers", l.Time)
 }

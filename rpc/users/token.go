@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 const (
@@ -79,8 +81,8 @@ func parseLine(line string) (t Token, err error) {
 	case !isPair || !utf8.ValidString(token) || strings.ContainsFunc(token, unicode.IsSpace):
 		return t, errors.New("want user:token, optionally followed by # and a note")
 	case len(token) < minToken || len(token) > maxToken:
-		return t, fmt.Errorf("token has %d bytes; it must have %d to %d: use a random one",
-			len(token), minToken, maxToken)
+		return t, fmt.Errorf("token has %s; it must have %d to %d: use a random one",
+			words.Bytes(len(token)), minToken, maxToken)
 	}
 	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
 }
@@ -101,8 +103,8 @@ func checkMachineToken(token string) error {
 	case err == nil && t.secret != token:
 		err = errors.New("token contains a space")
 	case len(token) < minToken || len(token) > maxMachineToken:
-		err = fmt.Errorf("token has %d bytes; a machine's must have %d to %d",
-			len(token), minToken, maxMachineToken)
+		err = fmt.Errorf("token has %s; a machine's must have %d to %d",
+			words.Bytes(len(token)), minToken, maxMachineToken)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/scenes"
@@ -105,7 +106,7 @@ func (r *Report) Write(w io.Writer, asJSON bool) error {
 		row("ideal for what is sent", r.SentBytes, r.Ideal)
 		fmt.Fprintf(t, "on the link\t%s both ways, %.2f %% of the packets lost\n", size(float64(r.LinkBytes)), r.LinkLoss*100)
 	}
-	fmt.Fprintf(t, "sent\t%s by each client, compressed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
+	fmt.Fprintf(t, "sent\t%s by each client, compressed, in %s\n", size(float64(r.SentBytes)), english.Plural(r.Chunks, "chunk", ""))
 	fmt.Fprintf(t, "digest\tidentical: %t\ncarrier\t%s, %d sealed packets\n", r.DigestOK, r.Carrier, r.SealedPackets)
 	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms of %d during the transfers, %.1f ms of %d without\n", r.RPCP99, r.RPCs, r.RPCP99Unloaded, r.RPCsUnloaded)
 	if len(r.Clients) > 1 {

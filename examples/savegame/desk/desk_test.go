@@ -595,7 +595,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), share: &share{idle: rate.NewLimiter(rate.Inf, 0)}}
-	for _, err := range []error{ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
+	for _, err := range []error{ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("manifest: %w", stream.ErrClosed), fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
 		require.Error(t, k.refuse(t.Context(), "Put", err))
 	}
 	left, leave := context.WithCancel(t.Context())

@@ -187,7 +187,8 @@ func (k *clerk) idle() *slog.Logger {
 // refuse logs why a request failed, and returns the error for the client.
 func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 	log := k.idle().With("request", request)
-	told, interrupted := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
+	told := refuse(err)
+	interrupted := []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected, stream.ErrClosed}
 	switch {
 	case ctx.Err() != nil, slices.ContainsFunc(interrupted, func(end error) bool { return errors.Is(err, end) }):
 		log.Info("interrupted", "cause", err)

@@ -1,4 +1,4 @@
-package wire
+package words
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCutText(t *testing.T) {
+func TestCut(t *testing.T) {
 	for _, row := range []struct {
 		text  string
 		limit int
@@ -25,11 +25,19 @@ func TestCutText(t *testing.T) {
 		{"a\xffb", 9, "ab"},
 		{"a\xffbcde", 5, "a…"},
 	} {
-		require.Equal(t, row.want, CutText(row.text, row.limit), "%q to %d", row.text, row.limit)
+		require.Equal(t, row.want, Cut(row.text, row.limit), "%q to %d", row.text, row.limit)
 	}
 	for limit := range 20 {
-		cut := CutText(strings.Repeat("é漢x", 9), limit)
+		cut := Cut(strings.Repeat("é漢x", 9), limit)
 		require.LessOrEqual(t, len(cut), limit)
 		require.True(t, utf8.ValidString(cut))
 	}
+}
+
+func TestPlural(t *testing.T) {
+	require.Equal(t, "0 bytes", Bytes(0))
+	require.Equal(t, "1 byte", Bytes(1))
+	require.Equal(t, "2 bytes", Bytes(2))
+	require.Equal(t, "1 entry", Plural(1, "entry", "entries"))
+	require.Equal(t, "-1 entries", Plural(-1, "entry", "entries"))
 }
