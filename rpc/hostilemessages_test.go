@@ -33,7 +33,7 @@ func TestHostileMessages(t *testing.T) {
 		reason string
 	}{
 		"too large": {func(c *Conn) { say(t, c, message(control.MaxMessage+1)) }, ControlChannelMessagePayloadFail, "payload has 4097 bytes; the limit is 4096 (MaxMessage)"},
-		"no id":     {func(c *Conn) { say(t, c, message(0)[:1]) }, ControlChannelMessagePayloadFail, "Message of 1 bytes"},
+		"no id":     {func(c *Conn) { say(t, c, message(0)[:1]) }, ControlChannelMessagePayloadFail, "Message of 1 byte"},
 		"beyond the window": {func(c *Conn) {
 			for range control.Window + 1 {
 				say(t, c, message(10))

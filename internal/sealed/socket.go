@@ -25,8 +25,8 @@ type SocketConfig struct {
 // A Guard watches what QUIC receives and limits what it sends. Its methods must not block, and
 // must not change or retain the packets. The packets are never empty.
 type Guard interface {
-	// Received is called for each packet that QUIC receives. It is called only by the goroutine that
-	// reads for QUIC.
+	// Received is called for each packet that QUIC receives. It is called only by the goroutine
+	// that reads for QUIC.
 	Received(from netip.AddrPort, packet []byte)
 	// Route reports whether QUIC may send packets to an address. packets is one packet, or
 	// several consecutive ones with GSO. If also is not nil, a copy is sent there. Packets that

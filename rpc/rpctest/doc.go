@@ -46,8 +46,24 @@
 //
 // # The paths
 //
-// Each client has its own path to the server and back. The [emulation.Settings] apply to it in
-// each direction.
+// Each client has its own path to the server and back. The [emulation.Settings] that [Run] is given
+// apply to it in each direction. [Network.Emulate] changes them for all paths and
+// [Network.EmulateOne] for one, at any time, and [Network.Dark] interrupts a path.
+//
+// With [Off], which is emulation.Settings{}, a path is perfect. Packets arrive at once, none is
+// lost or duplicated, they stay in order, and there is no limit on the rate and thus no queue. What
+// a game sees then is due to its ticks alone. Each of these is changed by settings of its own:
+//
+//   - The delay is PktLag with PktLagVariance, or PktLagMin to PktLagMax, plus PktIncomingLagMin to
+//     PktIncomingLagMax. The round trip has each of them twice.
+//   - The losses are PktLoss and PktIncomingLoss, in runs of LossBurst.
+//   - The rate is Rate and IncomingRate. Packets that exceed it wait in a queue of Queue bytes. By
+//     default, Queue is the number of bytes that pass in a round trip of the delays, but at least
+//     64 KiB. What does not fit is dropped.
+//   - The order only changes with PktOrder or PktJitter. A delay that varies keeps it.
+//   - PktDup duplicates packets.
+//
+// Datagrams have at most 1,163 bytes, as on a path that QUIC has not probed yet.
 //
 // [emulation.Settings].Rate is the server's uplink, which its clients share, and each client's own
 // uplink. [emulation.Settings].IncomingRate is the downlink of each client, and with

@@ -241,7 +241,7 @@ func TestRefusals(t *testing.T) {
 		}{
 			{errors.New("too little gold"), 0, "too little gold"},
 			{fmt.Errorf("wrapped: %w", &rpc.RequestError{Code: soldOut, Text: "sold out"}), soldOut, "sold out"},
-			{errors.New(long), 0, long[:512]},
+			{errors.New(long), 0, long[:508] + "…"},
 			{errors.New("a\xffb"), 0, "ab"},
 		} {
 			s.here.buyer = func(*rpc.Call, offer) (receipt, error) { return receipt{9}, row.err }
