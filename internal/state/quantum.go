@@ -88,7 +88,8 @@ func (f *quantized) setRange(low, high float64) error {
 	f.low, f.high = f.toQuanta(low), f.toQuanta(high)
 	switch {
 	case f.low >= f.high:
-		return fmt.Errorf("range=%v:%v: low end must be at least one quantum below the high end", low, high)
+		return fmt.Errorf("range=%v:%v: low end %v must be at least one quant (%v) below high end %v",
+			low, high, low, f.quantum, high)
 	case math.Abs(low/f.quantum) > maxQuanta, math.Abs(high/f.quantum) > maxQuanta,
 		!f.exact(f.low), !f.exact(f.high):
 		return fmt.Errorf("range=%v:%v is too wide for a %s with quant=%v", low, high, f.typeName(), f.quantum)

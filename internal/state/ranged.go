@@ -61,7 +61,7 @@ func newRanged(t reflect.Type, low, high string) (form, error) {
 		return nil, fmt.Errorf("range=%s:%s: both ends must be values of %v", low, high, t.Kind())
 	}
 	if !f.below(f.low, f.high) {
-		return nil, fmt.Errorf("range=%s:%s: low end must be below the high end", low, high)
+		return nil, fmt.Errorf("range=%s:%s: low end %s must be below high end %s", low, high, low, high)
 	}
 	f.offset = newOffset(f.high - f.low)
 	return f, nil

@@ -64,18 +64,18 @@ func (t *tag) addItem(word, value string, hasValue bool) error {
 	case "if":
 		return t.setCondition(Custom, value)
 	}
-	if hasValue {
+	c := Condition(slices.Index(conditionNames[:], word))
+	switch {
+	case word != "unit" && c != Owner && c != SkipOwner && c != Initial:
+		return fmt.Errorf("unknown item %q: use owner, skipowner, initial, if=name, "+
+			"max=n, each=n, quant=step, range=low:high or unit", word)
+	case hasValue:
 		return fmt.Errorf("%q cannot have a value: only max, each, quant, range and if can", word)
-	}
-	switch c := Condition(slices.Index(conditionNames[:], word)); {
 	case word == "unit":
 		t.unit = true
 		return nil
-	case c == Owner || c == SkipOwner || c == Initial:
-		return t.setCondition(c, "")
 	}
-	return fmt.Errorf("unknown item %q: use owner, skipowner, initial, if=name, "+
-		"max=n, each=n, quant=step, range=low:high or unit", word)
+	return t.setCondition(c, "")
 }
 
 // setCondition sets the condition. name is that of a custom one.
