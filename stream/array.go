@@ -31,14 +31,15 @@ type ArrayOption func(*arrayOptions)
 // arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC, or 0.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes sets the maximum size of an encoded element, in place of the bound that follows
-// from the element's type. A transfer with a larger element fails.
+// MaxElementBytes sets the maximum size of an encoded element in bytes, in place of the bound that
+// follows from the element's type. n is from the size of the smallest element to 65,472, or 0, the
+// default, to keep the type's bound. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC sets the maximum number of bytes of elements in one RPC, from 1 to 65,472. An RPC
-// carries as many whole elements as fit, but at least one. The default is 32 KiB minus headers, or
-// 28 KiB with [Slices]. It corresponds to the value of the same name that the article computes in
-// its loop.
+// MaxBytesPerRPC sets the maximum number of bytes of elements in one RPC. An RPC carries as many
+// whole elements as fit, but at least one. n is from 1 to 65,472, or 0, the default, for 32 KiB minus
+// headers, or 28 KiB with [Slices]. It corresponds to the value of the same name that the article
+// computes in its loop.
 //
 // Small RPCs let the game's own traffic in between them and suit a small reliable buffer, whereas
 // large RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's

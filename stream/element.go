@@ -52,7 +52,7 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	}
 	switch {
 	case maxBytes < 0 || maxBytes > maxElementBytes:
-		return 0, fmt.Errorf("MaxBytesPerRPC is %d; it must be 1 to %d, the largest bunch minus headers",
+		return 0, fmt.Errorf("MaxBytesPerRPC is %d; it must be 1 to %d, the largest bunch minus headers, or 0 for the default",
 			maxBytes, maxElementBytes)
 	case elementSize < 1:
 		return 0, fmt.Errorf("element size %d is not positive", elementSize)

@@ -18,11 +18,12 @@ func TestHashOfATransfer(t *testing.T) {
 		opts           []Option
 		want           Algorithm
 	}{
-		"both ends' fastest":  {want: first},
-		"the sender's":        {server: BLAKE3, want: BLAKE3},
-		"the receiver's":      {client: SHA256, want: SHA256},
-		"the receiver's, not": {client: fastestFirst()[1], want: SHA256},
-		"the transfer's":      {server: SHA256, opts: []Option{Hash(BLAKE3)}, want: BLAKE3},
+		"both ends' fastest":          {want: first},
+		"the sender's":                {server: BLAKE3, want: BLAKE3},
+		"the receiver's":              {client: SHA256, want: SHA256},
+		"the receiver's, not":         {client: fastestFirst()[1], want: SHA256},
+		"the transfer's":              {server: SHA256, opts: []Option{Hash(BLAKE3)}, want: BLAKE3},
+		"0, which keeps the sender's": {server: BLAKE3, client: SHA256, opts: []Option{Hash(0)}, want: BLAKE3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newMemoryStore()

@@ -72,7 +72,7 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 // is from 1 to 32, or 0, the default, to use Window.Lanes. It has no effect with [Slices].
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses the digest algorithm, in place of [Config].Hash. If the game already knows a digest
+// Hash chooses the digest algorithm, in place of [Config].Hash, which 0 keeps. If the game already knows a digest
 // of the content, choose its algorithm, so that the receiver's [Content] has the same digest. With
 // [NoDigest], the content is neither hashed nor verified.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
@@ -89,13 +89,14 @@ func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer, with config's values for those that opts doesn't set.
 func resolve(config *Config, opts []Option) (options, error) {
-	o := options{weight: 1, via: config.backend(), hash: config.Hash}
+	o := options{weight: 1, via: config.backend()}
 	for i, opt := range opts {
 		if opt == nil {
 			return o, fmt.Errorf("stream: option %d is nil", i+1)
 		}
 		opt(&o)
 	}
+	o.hash = cmp.Or(o.hash, config.Hash)
 
 	badKey := checkKey(o.key)
 	switch {

@@ -91,7 +91,12 @@ func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 
 func TestMaxBytesPerRPCThatCanNotBe(t *testing.T) {
 	for _, bytes := range []int{-1, maxElementBytes + 1} {
-		require.PanicsWithValue(t, fmt.Sprintf(`stream: array "x": MaxBytesPerRPC is %d; it must be 1 to 65472, the largest bunch minus headers`, bytes),
+		require.PanicsWithValue(t, fmt.Sprintf(`stream: array "x": MaxBytesPerRPC is %d; it must be 1 to 65472, the largest bunch minus headers, or 0 for the default`, bytes),
 			func() { NewArray[item]("x", MaxBytesPerRPC(bytes)) })
 	}
+}
+
+// TestZeroKeepsTheDefault: as documented of both options.
+func TestZeroKeepsTheDefault(t *testing.T) {
+	require.Equal(t, NewArray[item]("x"), NewArray[item]("x", MaxBytesPerRPC(0), MaxElementBytes(0)))
 }
