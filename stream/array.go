@@ -307,11 +307,19 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 var errLoopLeft = errors.New("loop over Batches ended early")
 
 // Batches yields the elements, batch by batch and in order. If the transfer fails, the last
-// pair holds the error. Leaving the loop early cancels the transfer. Batches blocks, so it must
-// not be used on the world's goroutine, and only one goroutine may use it.
+// pair holds the error. Leaving the loop early cancels the transfer. Only one goroutine may use
+// Batches.
+//
+// The loop blocks. On the world's goroutine, its only pair therefore holds ErrBlocking. The transfer
+// then continues, and another goroutine may loop over it.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
+		if err := a.in.delivery.mayWait(); err != nil {
+			a.claimed = false
+			yield(nil, err)
+			return
+		}
 		// If the loop is left early, perhaps by a panic, cancel the transfer. Otherwise the
 		// transfer has already ended, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
@@ -334,12 +342,16 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 }
 
 // Collect returns all elements. If ctx ends before the transfer is complete, Collect cancels
-// the transfer.
+// the transfer. On the world's goroutine, Collect only returns ErrBlocking: the transfer continues,
+// and another goroutine may collect it.
 //
 // Config.MaxBytes only limits the encoded size. In memory, structs of zeros are about twenty times
 // as large, and maps up to a hundred times. If the peer isn't trusted, use Batches and count the
 // elements.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
+	if err := a.in.delivery.mayWait(); err != nil {
+		return nil, err
+	}
 	var all []T
 	for batch, err := range a.Batches(ctx) {
 		if err != nil {

@@ -144,12 +144,12 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, err := d.tryPull(); err != errNoPiece {
 		return p, err
 	}
-	in := d.in
-	if in.peer.streams.world.Inside() {
-		return piece{}, fmt.Errorf("%w: reading %v: use another goroutine", ErrBlocking, &in.header)
+	if err := d.mayWait(); err != nil {
+		return piece{}, err
 	}
 
 	// The end of ctx must also end the wait.
+	in := d.in
 	defer context.AfterFunc(ctx, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
@@ -158,6 +158,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.markRead()
 	for {
 		p, err := d.pop()
 		switch {
@@ -168,6 +169,14 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 		}
 		d.ready.Wait()
 	}
+}
+
+// mayWait returns ErrBlocking on the world's goroutine, which must not wait for a piece.
+func (d *delivery) mayWait() error {
+	if d.in.peer.onWorld() {
+		return fmt.Errorf("%w: reading %v: use another goroutine", ErrBlocking, &d.in.header)
+	}
+	return nil
 }
 
 // errNoPiece means that no piece is ready yet, and the transfer has not ended.
@@ -182,11 +191,11 @@ func (d *delivery) tryPull() (piece, error) {
 
 // pop is tryPull for a caller that holds mu.
 func (d *delivery) pop() (piece, error) {
-	d.in.markRead()
 	switch {
 	case d.in.finished && d.in.err != nil:
 		return piece{}, d.in.err
 	case len(d.pieces) > 0:
+		d.in.markRead()
 		p := d.pieces[0]
 		d.pieces[0] = piece{}
 		d.pieces = d.pieces[1:]

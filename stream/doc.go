@@ -169,6 +169,8 @@
 // connection has up to 32 lanes.
 //
 // Only Send, Wait, Read, WriteTo, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block.
-// On the world's goroutine they return ErrBlocking instead, except for an Inbox that belongs to no
-// peer, which can't tell which goroutine calls it.
+// On the world's goroutine they return ErrBlocking instead. The transfer continues then, so another
+// goroutine may call them. Wait, Read and WriteTo work on the world's goroutine until they would
+// have to wait. An Inbox that belongs to no peer blocks, since it can't tell which goroutine calls
+// it.
 package stream

@@ -250,6 +250,55 @@ func testBlockingCallsOnTheWorldFail(t *testing.T, via Backend) {
 	})
 }
 
+// TestErrBlockingChangesNothing: Collect on the world's goroutine once canceled the transfer and
+// claimed the array. Now another goroutine may collect it, whatever has arrived meanwhile.
+func TestErrBlockingChangesNothing(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		sent := testItems(1000)
+		arrived := make(chan *IncomingArray[item], 1)
+		var blocking []error
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			defer func() { arrived <- in }()
+			_, err := in.Collect(n.ctx)
+			blocking = append(blocking, err)
+			for _, err := range in.Batches(n.ctx) {
+				blocking = append(blocking, err)
+			}
+		})
+		transfer, err := items.Start(n.server.peer, sent)
+		require.NoError(n, err)
+		in := <-arrived
+		time.Sleep(time.Second)
+		n.do(n.client.world, func() {
+			_, err := in.Collect(n.ctx) // although all has arrived
+			blocking = append(blocking, err)
+		})
+		got, err := in.Collect(n.ctx)
+		require.NoError(n, err)
+		require.Equal(n, sent, got)
+		require.NoError(n, transfer.Wait(n.ctx))
+		require.Len(n, blocking, 3)
+		for _, err := range blocking {
+			require.EqualError(n, err, "stream: blocking call on the world's goroutine: "+
+				`reading array "items": use another goroutine`)
+		}
+	})
+}
+
+// TestErrBlockingIsNoRead: a Read that could not wait once counted as one, so that the sender
+// waited forever for somebody to read on.
+func TestErrBlockingIsNoRead(t *testing.T) {
+	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
+		var blocking error
+		save.Handle(n.client.streams, func(in *IncomingBlob) { _, blocking = in.Read(make([]byte, 1)) })
+		ctx, cancel := context.WithTimeout(n.ctx, 2*time.Minute)
+		defer cancel()
+		err := n.mustStart(n.server.peer, content(1000)).Wait(ctx)
+		require.ErrorContains(n, err, "not read within 1m0s (stream.Config.ReadTime)")
+		require.ErrorIs(n, blocking, ErrBlocking)
+	})
+}
+
 func TestConnectionEnds(t *testing.T) { overBackends(t, testConnectionEnds) }
 
 func testConnectionEnds(t *testing.T, via Backend) {

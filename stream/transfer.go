@@ -95,8 +95,8 @@ func (t *Transfer) Done() <-chan struct{} { return t.done }
 func (t *Transfer) Err() error { return t.status.cause() }
 
 // Wait waits until the transfer ends and returns Err. If ctx ends first, Wait returns the cause
-// of ctx and the transfer continues. On the world's goroutine, which must not block, Wait returns
-// ErrBlocking instead.
+// of ctx and the transfer continues. It also continues if Wait returns ErrBlocking, as it does on
+// the world's goroutine, which must not block, until the transfer has ended. Watch Done there.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
 		return t.Err()
