@@ -19,8 +19,9 @@ type answer struct {
 	credit  credit  // limits what the sender may send; set when reply is sent
 	remind  alarm   // wakes the peer to report the progress
 
+	replied bool // reply was sent; written by the world's goroutine under incoming.mu
+
 	// Used by the world's goroutine only.
-	replied  bool  // reply was sent
 	reserved int64 // the first credit, in bytes of content; set by receiver.reserve
 	promised int64 // bytes of memory that the account has promised for the credit
 }

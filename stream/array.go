@@ -37,9 +37,9 @@ type arrayOptions struct{ element, part int }
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
 // MaxBytesPerRPC sets the maximum number of bytes of elements in one RPC. An RPC carries as many
-// whole elements as fit, but at least one. n is from 1 to 65,472, or 0, the default, for 32 KiB minus
-// headers, or 28 KiB with [Slices]. It corresponds to the value of the same name that the article
-// computes in its loop.
+// whole elements as fit, but at least one. n is from 1 to 65,472, or 0, the default, for 32 KiB
+// minus headers, or 28 KiB with [Slices]. It corresponds to the value of the same name that the
+// article computes in its loop.
 //
 // Small RPCs let the game's own traffic in between them and suit a small reliable buffer, whereas
 // large RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's
@@ -310,8 +310,8 @@ var errLoopLeft = errors.New("loop over Batches ended early")
 // pair holds the error. Leaving the loop early cancels the transfer. Only one goroutine may use
 // Batches.
 //
-// The loop blocks. On the world's goroutine, its only pair therefore holds ErrBlocking. The transfer
-// then continues, and another goroutine may loop over it.
+// The loop blocks. On the world's goroutine, its only pair therefore holds ErrBlocking. The
+// transfer then continues, and another goroutine may loop over it.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {

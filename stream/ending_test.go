@@ -147,7 +147,7 @@ func testArrayOfOtherFieldsIsRefused(t *testing.T, via Backend) {
 		theirs.Handle(n.client.streams, func(*IncomingArray[other]) { t.Error("accepted") })
 		err := items.Send(n.ctx, n.server.peer, testItems(10))
 		require.ErrorIs(n, err, ErrRejected)
-		require.EqualError(n, err, `stream: rejected: array "items" stopped by the receiver at its header: `+
+		require.EqualError(n, err, `stream: rejected: array "items" to conn 1 refused by the receiver: `+
 			`"elements of array \"items\" have different fields at the receiver: struct, .ID: uint32, .Count: uint32"`)
 	})
 }
@@ -185,7 +185,7 @@ func testElementBreaksItsBound(t *testing.T, via Backend) {
 		err := items.Send(n.ctx, n.server.peer, all)
 		require.ErrorIs(n, err, ErrTooLarge)
 		// A tick may have sent the elements before it, or not: they were ready when it was found.
-		require.Regexp(n, `^stream: too large: array "items" stopped by the sender, (0|17) of 20 elements sent: element 17: `, err.Error())
+		require.Regexp(n, `^stream: too large: array "items" to conn 1 stopped by the sender, (0|17) of 20 elements sent: element 17: `, err.Error())
 		require.ErrorContains(n, err, "Name: has 25 bytes; the limit is 24")
 		require.ErrorIs(n, <-ended, ErrTooLarge)
 	})

@@ -13,11 +13,12 @@ import (
 // Errors that end a transfer. For a failed transfer, Err, Wait and Read return an error that
 // wraps one of these or ErrDigest. If the cause arose at this end, the error wraps it as well.
 //
-// The text names the topic, the side that stopped the transfer, and the reason, which is quoted if
-// it came from the peer. It also says how much of the content was sent or consumed, or that the
-// transfer was refused at its header:
+// The text names the transfer, the connection, the side that stopped the transfer, and the reason,
+// which is quoted if it came from the peer. It also says how much of the content was sent or
+// consumed, or that the receiver refused the transfer:
 //
-//	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: player left
+//	stream: canceled: blob "save" named "slot 3" to conn 7 stopped by the sender, 65536 of 300000 bytes sent: player left
+//	stream: too large: blob "save" to conn 7 refused by the receiver: "content has 300000 bytes; the limit is 100000 bytes (stream.Config.MaxBytes)"
 var (
 	// ErrCanceled means that one end canceled the transfer or could not continue, for example
 	// because its source failed or because an element could not be encoded or decoded.
@@ -83,12 +84,15 @@ const (
 
 // A failure is the error that Err, Wait and Read return for a failed transfer.
 type failure struct {
-	kind    error  // one of the errors above
-	by      side   // the side that stopped the transfer; "" if the connection ended
-	summary string // describes the transfer and its progress; set by describeFailure
-	cause   error  // nil if none was given
+	kind    error // one of the errors above
+	by      side  // the side that stopped the transfer; "" if the connection ended
+	cause   error // nil if none was given
+	refused bool  // the receiver refused the transfer at its header, so the progress doesn't matter
 
-	atHeader bool // the receiver refused the header, so the progress doesn't matter
+	// Set by describe.
+	transfer string // name of the transfer
+	peer     string // " to" or " from" the connection, which a stop message must not contain
+	ending   string // how the transfer ended, and its progress
 }
 
 // canceled returns the failure of a transfer that this end canceled because of cause.
@@ -117,38 +121,44 @@ func failureOf(err error) *failure {
 	return stopped(ErrCanceled, err)
 }
 
-// describeFailure returns err as the failure of a transfer over conn, with a summary. local is this
-// end's side of the transfer. The sender's summary says how much was sent, and the receiver's how
-// much was consumed. For an ErrDigest, the summary also names the peer and the key, because
-// somebody has to investigate the mismatch.
-func describeFailure(err error, local side, conn *rpc.Conn, h *header, p Progress) error {
-	f := *failureOf(err)
+// isRefusal reports whether the failure is a refusal if the receiver hasn't accepted the transfer.
+func (f *failure) isRefusal() bool { return f.kind == ErrRejected || f.kind == ErrTooLarge }
+
+// describe returns a copy of the failure that describes a transfer over conn and its progress.
+// local is this end's side of the transfer. The sender's text says how much was sent, and the
+// receiver's how much was consumed. For an ErrDigest, the text also names the key, because somebody
+// has to investigate the mismatch.
+func (f *failure) describe(local side, conn *rpc.Conn, h *header, p Progress) *failure {
+	described := *f
+	f = &described
 	if f.by == "" && f.kind != ErrClosed {
 		f.by = local
 	}
-	direction, amount, verb := "from", p.of(p.Acked), "consumed"
-	if local == senderSide {
-		direction, amount, verb = "to", p.of(p.Sent), "sent"
-	}
-	f.summary = h.String()
+	f.transfer = h.title()
 	if f.kind == ErrDigest {
-		f.summary += fmt.Sprintf(" with key %q %s %v", h.key, direction, conn)
+		f.transfer += fmt.Sprintf(" with key %q", h.key)
 	}
-	if f.by != "" {
-		f.summary += " stopped by the " + string(f.by)
+	progress := fmt.Sprintf(", %s %s consumed", p.of(p.Acked), h.units())
+	f.peer = fmt.Sprintf(" from %v", conn)
+	if local == senderSide {
+		progress = fmt.Sprintf(", %s %s sent", p.of(p.Sent), h.units())
+		f.peer = fmt.Sprintf(" to %v", conn)
 	}
-	if f.atHeader {
-		f.summary += " at its header"
-	} else {
-		f.summary += fmt.Sprintf(", %s %s %s", amount, h.units(), verb)
+	switch {
+	case f.refused:
+		f.ending = " refused by the receiver"
+	case f.by != "":
+		f.ending = " stopped by the " + string(f.by) + progress
+	default:
+		f.ending = progress
 	}
-	return &f
+	return f
 }
 
 func (f *failure) Error() string {
 	text := f.kind.Error()
-	if f.summary != "" {
-		text += ": " + f.summary
+	if f.transfer != "" {
+		text += ": " + f.transfer + f.peer + f.ending
 	}
 	if f.cause != nil {
 		text += ": " + f.withoutKind(f.cause.Error())
@@ -178,9 +188,20 @@ func (f *failure) stop(id uint64) stop {
 	if local, ok := errors.AsType[*localError](f.cause); ok {
 		s.reason = clip(local.public, maxReasonBytes)
 	} else if f.cause != nil {
-		s.reason = clip(f.withoutKind(f.cause.Error()), maxReasonBytes)
+		s.reason = clip(f.withoutKind(withoutPeers(f.cause)), maxReasonBytes)
 	}
 	return s
+}
+
+// withoutPeers returns the text of a cause for the peer. If the cause is the failure of another
+// transfer, the text doesn't name that transfer's connection, because a connection's text contains
+// the address and the identity of another player.
+func withoutPeers(cause error) string {
+	text := cause.Error()
+	for f, ok := errors.AsType[*failure](cause); ok; f, ok = errors.AsType[*failure](f.cause) {
+		text = strings.ReplaceAll(text, f.peer, "")
+	}
+	return text
 }
 
 // peerFailure returns the failure that a stop message from the peer reports. peer is the peer's

@@ -192,7 +192,9 @@ func (in *incoming) finishLocked(err error) {
 	in.finished = true
 	in.peer.counts.noteReceived(err)
 	if err != nil {
-		in.err = describeFailure(err, receiverSide, in.peer.conn, &in.header, in.progressLocked())
+		f := *failureOf(err)
+		f.refused = f.by == "" && f.isRefusal() && !in.answer.replied && in.delivery.consumedUnits == 0
+		in.err = f.describe(receiverSide, in.peer.conn, &in.header, in.progressLocked())
 		in.delivery.speed = speed{}
 	} else {
 		in.delivery.speed.end(time.Now(), in.delivery.consumedUnits)

@@ -46,8 +46,8 @@ func (l *liveSet) addOutgoing(t *Transfer, limit int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case l.outgoing >= limit:
-		return 0, fmt.Errorf("stream: %v to %v: %d transfers are in progress or waiting; the limit is %d (stream.Config.MaxQueued): %w",
-			&t.header, t.peer.conn, l.outgoing, limit, rpc.ErrBacklogFull)
+		return 0, fmt.Errorf("stream: %s: %d transfers are in progress or waiting; the limit is %d (stream.Config.MaxQueued): %w",
+			t.name(), l.outgoing, limit, rpc.ErrBacklogFull)
 	}
 	l.transfers[t] = struct{}{}
 	l.outgoing++

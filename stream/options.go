@@ -72,9 +72,9 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 // is from 1 to 32, or 0, the default, to use Window.Lanes. It has no effect with [Slices].
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses the digest algorithm, in place of [Config].Hash, which 0 keeps. If the game already knows a digest
-// of the content, choose its algorithm, so that the receiver's [Content] has the same digest. With
-// [NoDigest], the content is neither hashed nor verified.
+// Hash chooses the digest algorithm, in place of [Config].Hash, which 0 keeps. If the game already
+// knows a digest of the content, choose its algorithm, so that the receiver's [Content] has the
+// same digest. With [NoDigest], the content is neither hashed nor verified.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
 // Rate limits how fast a blob's source is read, in bytes per second. 0, the default, means no

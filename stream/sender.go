@@ -62,7 +62,7 @@ func (s *sender) hash(chosen Algorithm) Algorithm {
 // start queues t for the next tick. It is safe for concurrent use.
 func (s *sender) start(t *Transfer) error {
 	if err := s.peer.conn.Err(); err != nil {
-		return fmt.Errorf("%w: %v: %w", ErrClosed, &t.header, err)
+		return fmt.Errorf("%w: %s: %w", ErrClosed, t.name(), err)
 	}
 	n, err := s.peer.live.addOutgoing(t, s.peer.streams.config.maxQueued())
 	if err != nil {

@@ -74,8 +74,11 @@ func (t *Transfer) guard(fn func()) (returned bool) {
 
 // String returns the names of the transfer and of its receiver, and the progress.
 func (t *Transfer) String() string {
-	return fmt.Sprintf("%s to %v: %v", t.header.title(), t.peer.conn, t.Progress())
+	return fmt.Sprintf("%s: %v", t.name(), t.Progress())
 }
+
+// name returns the names of the transfer and of its receiver, for errors.
+func (t *Transfer) name() string { return fmt.Sprintf("%s to %v", t.header.title(), t.peer.conn) }
 
 // Progress returns a consistent snapshot of the transfer's progress.
 func (t *Transfer) Progress() Progress { return t.status.current() }
@@ -158,7 +161,7 @@ func (t *Transfer) finish(err error) {
 		return
 	}
 	if err != nil {
-		err = describeFailure(err, senderSide, t.peer.conn, &t.header, s.progress)
+		err = failureOf(err).describe(senderSide, t.peer.conn, &t.header, s.progress)
 	}
 	s.end(err)
 	t.peer.counts.noteSent(err)
@@ -313,7 +316,7 @@ func (t *Transfer) onDone() error {
 func (t *Transfer) onReject(m stop) error {
 	t.answered = true
 	f := peerFailure(m, receiverSide)
-	f.atHeader = f.kind == ErrRejected && !t.allowance.accepted
+	f.refused = f.isRefusal() && !t.allowance.accepted
 	t.finish(f)
 	return nil
 }
