@@ -34,7 +34,7 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 // it, whose header arrives with the cancel, was rejected for want of memory.
 func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
-		memory := Config{MaxMemory: minMemory + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
+		memory := Config{MaxMemory: transferBytes + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
 		inNetwork(t, setup{via: via, client: memory, tick: 100 * time.Millisecond}, func(n *network) {
 			collect(n.client.streams)
 			first, feed := n.startStuck()

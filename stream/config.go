@@ -52,6 +52,10 @@ type Config struct {
 	// memory that it has promised them as credit. It limits allocated bytes rather than payload.
 	// The default is 256 MiB.
 	//
+	// The minimum is 1 MiB, and about 9 KiB more for each of MaxTransfers above 28. It is enough
+	// for one transfer after the other. A connection over which something arrived as [Slices]
+	// takes 52 KiB until it ends, so add 128 KiB for each such connection beyond the first.
+	//
 	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of about
 	// the first sixty connections, and then a third of a MiB for each. All connections of one
 	// identity together get at most seven eighths of this half, as do all connections from one
@@ -143,6 +147,12 @@ const (
 	minStock = 2 * blockBytes
 )
 
+// budgets returns the world's memory for content that peers make us hold, and for content that we
+// have read for our own transfers.
+func (c *Config) budgets() (*budget.Pool, *budget.Stock) {
+	return budget.NewPool(c.maxMemory()), budget.NewStock(c.maxMemory()/stockShare, minStock)
+}
+
 // terms returns the memory limits of a connection that may send early bytes before its headers
 // are answered:
 //
@@ -170,9 +180,20 @@ const (
 	waitingBytes = 4 << 10
 )
 
-// minMemory is the minimum of MaxMemory, with which one transfer can begin with the minimum credit
-// and make progress.
-var minMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+// transferBytes is the memory with which one transfer can begin with the minimum credit and make
+// progress.
+var transferBytes = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+
+// leastMemory is the minimum of MaxMemory unless MaxTransfers is above 28. It's rounded up, which
+// leaves room for the slice machines of a dozen connections.
+const leastMemory = 1 << 20
+
+// minMemory returns the minimum of MaxMemory: one party must get the memory for a transfer while as
+// many of its other transfers as MaxTransfers allows are waiting.
+func (c *Config) minMemory() int64 {
+	waiting := max(0, c.maxTransfers()-1) * waitingBytes
+	return max(leastMemory, int64(float64(transferBytes+int64(waiting))/budget.PartyShare))
+}
 
 // validate returns an error that names the first invalid field and its valid values.
 func (c *Config) validate() error {
@@ -182,9 +203,9 @@ func (c *Config) validate() error {
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the minimum is %d, the size of the largest element",
 			c.MaxPending, minPending)
-	case c.maxMemory() < minMemory:
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes; the minimum is %d, which one transfer needs",
-			c.MaxMemory, minMemory)
+	case c.maxMemory() < c.minMemory():
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes; the minimum is %d, for one transfer after "+
+			"the other and a Config.MaxTransfers of %d", c.MaxMemory, c.minMemory(), c.maxTransfers())
 	case c.Hash == NoDigest:
 		return errors.New("stream: Config.Hash is NoDigest, which only a single transfer can use: start it with Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.computesDigests():

@@ -73,13 +73,12 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	s := &Streams{
 		world:  world,
 		config: config,
-		memory: budget.NewPool(config.maxMemory()),
-		stock:  budget.NewStock(config.maxMemory()/stockShare, minStock),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		clock:  tickClock{now: time.Now},
 		turns:  crew.NewTurns(max(1, runtime.GOMAXPROCS(0)/2)),
 	}
+	s.memory, s.stock = config.budgets()
 	s.reclaim.streams = s
 	if err := bind(s); err != nil {
 		return nil, err

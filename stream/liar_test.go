@@ -23,8 +23,8 @@ func TestLiarsLeaveNothingBehind(t *testing.T) {
 func testLiarLeavesNothingBehind(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	inNetwork(t, setup{
-		client: Config{Store: &fickleStore{newMemoryStore(), seed}, MaxMemory: minMemory},
-		server: Config{Store: &fickleStore{newMemoryStore(), ^seed}, MaxMemory: minMemory + 2*slices.ReceiverBytes},
+		client: Config{Store: &fickleStore{newMemoryStore(), seed}, MaxMemory: transferBytes},
+		server: Config{Store: &fickleStore{newMemoryStore(), ^seed}, MaxMemory: transferBytes + 2*slices.ReceiverBytes},
 		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, string, any, []byte) {}},
 	}, func(n *network) {
 		m := &mix{network: n, random: random, small: make(chan []byte, 64)}

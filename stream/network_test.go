@@ -40,6 +40,7 @@ type setup struct {
 	ahead          time.Duration // of the clock of the worlds' ticks
 	path           link.Path     // 0 = linktest's
 	recovers       func(any)     // of panics out of ticks; nil = they go on
+	from           net.Addr      // of each end, as the other one sees it; nil = none
 }
 
 // network is a server and a client that stream, joined by a pipe in the fake time of a bubble.
@@ -79,7 +80,7 @@ func inNetwork(t *testing.T, s setup, fn func(n *network)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.server.Backend, s.client.Backend = s.via, s.via
-		n := &network{T: t, setup: s, drove: make(chan struct{}, 2)}
+		n := &network{T: t, setup: s, drove: make(chan struct{}, 2), from: s.from}
 		n.ctx, n.cancel = context.WithTimeout(t.Context(), time.Hour)
 		n.server.world, n.server.streams = newWorld(t, s.rpc, s.server)
 		n.client.world, n.client.streams = newWorld(t, s.rpc, s.client)
@@ -89,11 +90,17 @@ func inNetwork(t *testing.T, s setup, fn func(n *network)) {
 	})
 }
 
+// newWorld returns a world with streams. Its MaxMemory may be too small for Install, because a test
+// that wants memory to run out would otherwise need many transfers.
 func newWorld(t testing.TB, config rpc.Config, streams Config) (*rpc.World, *Streams) {
 	w, err := rpc.NewWorld(config)
 	require.NoError(t, err)
+	memory := streams.maxMemory()
+	streams.MaxMemory = max(memory, streams.minMemory())
 	s, err := Install(w, streams)
 	require.NoError(t, err)
+	s.config.MaxMemory = memory
+	s.memory, s.stock = s.config.budgets()
 	return w, s
 }
 
@@ -133,7 +140,7 @@ func (n *network) connect() {
 	}
 	_, err := n.server.world.Attach(addressed{plug{near}, n.from})
 	require.NoError(n, err)
-	conn, err := n.client.world.Connect(n.ctx, plug{far})
+	conn, err := n.client.world.Connect(n.ctx, addressed{plug{far}, n.from})
 	require.NoError(n, err)
 	n.client.peer = n.client.streams.Peer(conn)
 	n.server.peer = n.server.streams.Peer(<-n.joined)

@@ -37,7 +37,7 @@ func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
 		{"rejected", func(in *IncomingBlob, _ func()) { in.Reject(errTest) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inNetwork(t, setup{via: Slices{}, client: Config{MaxMemory: minMemory}}, func(n *network) {
+			inNetwork(t, setup{via: Slices{}, client: Config{MaxMemory: transferBytes}}, func(n *network) {
 				come := make(chan *IncomingBlob, 8)
 				save.Handle(n.client.streams, func(in *IncomingBlob) { come <- in })
 				small := make(chan []byte, 64)
@@ -181,7 +181,7 @@ func runPrograms(t *testing.T, brief int, program func(t *testing.T, seed uint64
 func testNothingIsLeftBehind(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	config := func(c Config) Config {
-		c.MaxMemory += minMemory + random.Int64N(3)*random.Int64N(1<<20)
+		c.MaxMemory += transferBytes + random.Int64N(3)*random.Int64N(1<<20)
 		c.Store = &fickleStore{newMemoryStore(), random.Uint64()}
 		return c
 	}

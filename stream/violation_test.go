@@ -2,8 +2,10 @@ package stream
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/extend"
+	"github.com/quivernet/quiver/internal/link/linktest"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/dos"
 )
@@ -419,7 +422,7 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 func TestLeastMemoryIsEnough(t *testing.T) { overBackends(t, testLeastMemoryIsEnough) }
 
 func testLeastMemoryIsEnough(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: minMemory, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: transferBytes, MaxPending: minPending}}, func(n *network) {
 		arrived := collect(n.client.streams)
 		data := content(300_000)
 		require.NoError(n, n.mustStart(n.server.peer, data).Wait(n.ctx))
@@ -428,10 +431,81 @@ func testLeastMemoryIsEnough(t *testing.T, via Backend) {
 	})
 }
 
+// TestMinMemoryIsEnough: with the least MaxMemory at both ends, one transfer after the other goes
+// through, either way and by each backend, and so do several that begin at once. The peer has an
+// address, and all connections of an address get only a part of the memory.
+func TestMinMemoryIsEnough(t *testing.T) { overBackends(t, testMinMemoryIsEnough) }
+
+func testMinMemoryIsEnough(t *testing.T, via Backend) {
+	for name, config := range map[string]Config{
+		"default":        {},
+		"one transfer":   {MaxTransfers: 1},
+		"many transfers": {MaxTransfers: 200},
+		"little pending": {MaxPending: minPending},
+		"no limit":       {MaxBytes: -1, MaxTransfers: maxIncoming},
+	} {
+		for _, tick := range []time.Duration{0, 30 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, tick), func(t *testing.T) {
+				config.MaxMemory = config.minMemory()
+				s := setup{via: via, server: config, client: config, tick: tick, from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}}
+				inNetwork(t, s, func(n *network) {
+					collect(n.client.streams)
+					collect(n.server.streams)
+					for _, size := range []int{0, 1, 100_000, 1 << 20} {
+						require.NoError(n, n.mustStart(n.server.peer, content(size)).Wait(n.ctx))
+						require.NoError(n, n.mustStart(n.client.peer, content(size)).Wait(n.ctx))
+					}
+					var all []*Transfer
+					for i := range 20 {
+						all = append(all, n.mustStart(n.server.peer, content(100+i*20_000)), n.mustStart(n.client.peer, content(100+i*20_000)))
+					}
+					for _, transfer := range all {
+						require.NoError(n, transfer.Wait(n.ctx))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestMinMemoryOfManyClients: that of each client who sends slices, all from one address, is what
+// the comment of MaxMemory says.
+func TestMinMemoryOfManyClients(t *testing.T) {
+	const others = 11
+	address := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1)}
+	config := Config{MaxMemory: leastMemory + others*128<<10}
+	inNetwork(t, setup{via: Slices{}, server: config, from: address}, func(n *network) {
+		collect(n.server.streams)
+		peers := []*Peer{n.client.peer}
+		for range others {
+			w, s := newWorld(n, rpc.Config{}, Config{Backend: Slices{}})
+			go func() { _ = w.Run(n.ctx) }()
+			defer func() { _ = w.Close(n.ctx, 0, "test over") }()
+			near, far := linktest.Pipe()
+			_, err := n.server.world.Attach(addressed{plug{near}, address})
+			require.NoError(n, err)
+			conn, err := w.Connect(n.ctx, plug{far})
+			require.NoError(n, err)
+			<-n.joined
+			peers = append(peers, s.Peer(conn))
+		}
+		for _, p := range append(peers, peers...) {
+			require.NoError(n, n.mustStart(p, content(300_000)).Wait(n.ctx))
+		}
+		var all []*Transfer
+		for _, p := range peers {
+			all = append(all, n.mustStart(p, content(300_000)))
+		}
+		for _, transfer := range all {
+			require.NoError(n, transfer.Wait(n.ctx))
+		}
+	})
+}
+
 func TestMemoryOfTheWorldIsBounded(t *testing.T) { overBackends(t, testMemoryOfTheWorldIsBounded) }
 
 func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: minMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: transferBytes + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer

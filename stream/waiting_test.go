@@ -50,7 +50,7 @@ func TestCrowdThatUploads(t *testing.T) {
 }
 
 // forThree has memory for three transfers of a few bytes.
-var forThree = Config{MaxMemory: minMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+var forThree = Config{MaxMemory: transferBytes + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
 
 // waitForMemory has a world send five blobs to one that has memory for three, and nobody reads.
 func waitForMemory(t *testing.T, fn func(n *network, all []*Transfer, arrived <-chan *IncomingBlob)) {

@@ -25,6 +25,10 @@ type Pool struct {
 // start a transfer.
 const maxPartyShare = 7. / 8
 
+// PartyShare is the share of a pool that each party can count on as long as nobody else uses more
+// than its own: its share of floorBytes.
+const PartyShare = maxPartyShare / 2
+
 // NewPool returns a pool of the given size in bytes.
 func NewPool(bytes int64) *Pool {
 	return &Pool{free: bytes, floorBytes: bytes / 2, floorUse: make(map[Party]int64)}
