@@ -83,6 +83,7 @@ func init() {
 	extend.ConnOf = func(conn any) *extend.Conn { return &conn.(*Conn).extended }
 	extend.ClassOf = func(class any) *extend.Class { return &class.(*Class).extended }
 	extend.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
+	extend.MaxBunchOf = func(conn any) int { return conn.(*Conn).terms.maxBunch }
 }
 
 // NewWorld returns a world without connections. It returns an error if config is not valid.
@@ -110,6 +111,7 @@ func NewWorld(config Config) (*World, error) {
 	w.extended.Wake = w.drive.Signal
 	w.extended.Driven = w.drive.DrivenBy
 	w.extended.Closed = w.lobby.shut
+	w.extended.MaxBunch = config.Bunch.MaxBunch
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {

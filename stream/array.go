@@ -42,9 +42,9 @@ func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.eleme
 // article computes in its loop.
 //
 // Small RPCs let the game's own traffic in between them and suit a small reliable buffer, whereas
-// large RPCs cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's
-// Share leaves free, which is half of the buffer by default. If the RPCs of a transfer might not
-// fit, the transfer fails before it sends any.
+// large RPCs cost less CPU. Since an RPC must fit into the part of the reliable buffer that the
+// Window's Share leaves free, which is half of the buffer by default, and into MaxBunch, RPCs are
+// smaller if these are. If an element might not fit, a transfer fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
 // NewArray declares an array. The name has 1 to 64 bytes.
@@ -118,7 +118,7 @@ func (a *Array[T]) declare(t reflect.Type, maxBytes int) error {
 // [Transfer.Done] is closed. Any number of transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
-	setPart := func(o *options) { o.part = a.maxPart }
+	setPart := func(o *options) { o.part, o.element = a.maxPart, a.elementBytes }
 	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), setPart))
 }
 

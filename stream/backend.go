@@ -1,9 +1,11 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -19,10 +21,13 @@ type Backend interface {
 // channels that are served after play (the game's own traffic). Transfers fill no more than a share
 // of each lane's reliable buffer.
 type Window struct {
-	// Share is the part of each lane's reliable buffer that transfers may fill. It must be above 0
-	// and below 1, and is 1/2 by default. Since one more RPC must fit beyond the share, 32 KiB RPCs
-	// and 256 entries limit Share to 0.88. With a larger Share, each transfer fails before its
-	// first RPC.
+	// Share is the part of each lane's reliable buffer up to which transfers may fill it: above 0
+	// and below 1, or 0 for the default of 1/2. It counts entries, so with a ReliableBuffer of 256,
+	// another RPC is sent on a lane while less than 128 entries are outstanding. The smallest share
+	// is one entry.
+	//
+	// Since that RPC must fit beyond the share, RPCs are smaller than 32 KiB if Share is above 0.88
+	// or if ReliableBuffer is less than 64. Large elements of an array may then not fit at all.
 	Share float64
 	// Lanes is the maximum number of lanes that one transfer may use, from 1 to 32. 0 means as many
 	// as the path needs. A lane carries half of its reliable buffer, about 141 KB, per round trip.
@@ -41,6 +46,25 @@ func (w *Window) check() error {
 		return fmt.Errorf("stream: Window.Lanes is %d; it must be from 0 to %d", w.Lanes, maxLanes)
 	}
 	return nil
+}
+
+// gate returns the gate of lanes whose reliable buffers have the given number of entries. It's open
+// while nothing is outstanding, and leaves room for one entry at least, however small or large
+// Share is.
+func (w *Window) gate(entries int) Gate {
+	one := 1 / float64(entries)
+	return Gate{Share: min(max(cmp.Or(w.Share, defaultShare), one), 1-one)}
+}
+
+// maxPart returns the maximum number of bytes of content that an RPC on a lane may carry, so that
+// it neither overflows a reliable buffer of the given number of entries nor exceeds maxBunch bytes.
+func (w *Window) maxPart(entries, maxBunch int) int {
+	free := entries - w.gate(entries).limit(entries)
+	bytes := free * bunch.EntryBytes
+	for bunch.Entries(bytes) > free {
+		bytes--
+	}
+	return min(bytes, maxBunch) - rpcOverhead
 }
 
 // defaultLanes is the number of lanes that a server opens with the connection and keeps open. They

@@ -16,6 +16,8 @@ const (
 	// defaultRPCBytes is half of maxRPCBytes, as in the article on streaming large data over
 	// Unreal's reliable RPCs (see the package comment).
 	defaultRPCBytes = 32 << 10
+	// minMaxBunch is the minimum of MaxBunch. The largest header and reject fit into it.
+	minMaxBunch = 1024
 	// rpcOverhead is the space that is reserved in every RPC for the method's id, a part's header,
 	// and the headers of msgpack arrays.
 	rpcOverhead = 64

@@ -70,6 +70,10 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	if size := extend.WorldOf(world).MaxBunch; size < minMaxBunch {
+		return nil, fmt.Errorf("stream: rpc.Config.Bunch.MaxBunch is %d; the minimum is %d, so that messages about transfers fit",
+			size, minMaxBunch)
+	}
 	s := &Streams{
 		world:  world,
 		config: config,
@@ -193,6 +197,7 @@ func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.joinedPeer(conn)
 	p.receiver.earlyShare = s.shareEarly()
 	p.account.SetTerms(s.config.terms(p.receiver.earlyShare))
+	p.window.entries, _, _ = extend.Limits(conn)
 	s.joined = append(s.joined, p)
 	p.active = true
 	s.schedule(p)

@@ -229,17 +229,3 @@ func TestLanesThatMustStay(t *testing.T) {
 		require.ErrorContains(n, n.client.peer.conn.Err(), "client released a lane, but 2 lanes must stay open")
 	})
 }
-
-// TestShareOfNoEntry: a share of lanes that is less than one entry fails the
-// transfer, which would wait for ever and keep its world awake.
-func TestShareOfNoEntry(t *testing.T) {
-	inNetwork(t, setup{via: Window{Share: 0.003}}, func(n *network) {
-		for _, p := range []*Peer{n.client.peer, n.server.peer} {
-			err := n.mustStart(p, content(100)).Wait(n.ctx)
-			require.ErrorContains(n, err, "Share 0.003 of a reliable buffer of 256 entries is less than one entry")
-		}
-		got := collect(n.server.streams)
-		require.NoError(n, n.mustStart(n.client.peer, content(100_000), Via(Window{Share: 0.004})).Wait(n.ctx))
-		require.NoError(n, (<-got).err)
-	})
-}

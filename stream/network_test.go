@@ -35,6 +35,7 @@ type setup struct {
 	via            Backend // of both ends; nil = Window
 	server, client Config
 	rpc            rpc.Config
+	clientRPC      *rpc.Config   // nil = rpc
 	delay          time.Duration // one way; 0 = 5 ms
 	tick           time.Duration // worlds are ticked so often; 0 = Run
 	ahead          time.Duration // of the clock of the worlds' ticks
@@ -83,7 +84,10 @@ func inNetwork(t *testing.T, s setup, fn func(n *network)) {
 		n := &network{T: t, setup: s, drove: make(chan struct{}, 2), from: s.from}
 		n.ctx, n.cancel = context.WithTimeout(t.Context(), time.Hour)
 		n.server.world, n.server.streams = newWorld(t, s.rpc, s.server)
-		n.client.world, n.client.streams = newWorld(t, s.rpc, s.client)
+		if s.clientRPC == nil {
+			s.clientRPC = &s.rpc
+		}
+		n.client.world, n.client.streams = newWorld(t, *s.clientRPC, s.client)
 		n.join()
 		defer n.close()
 		fn(n)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-
-	"github.com/quivernet/quiver/bunch"
 )
 
 // An Option adjusts one transfer when it is started.
@@ -22,7 +20,10 @@ type options struct {
 	hash   Algorithm // 0 to let sender.hash choose it
 	rate   int       // 0 for no limit
 
-	part   int     // an array's MaxBytesPerRPC, or 0 for the backend's part size
+	// Set by Array.Start.
+	part    int // MaxBytesPerRPC, or 0 for the backend's part size
+	element int // maximum size of an encoded element; 0 for a blob
+
 	window *Window // set by resolve from via and lanes; nil if parts are sent as slices
 }
 
@@ -128,27 +129,24 @@ func resolve(config *Config, opts []Option) (options, error) {
 	return o, o.window.check()
 }
 
-// partSize returns the payload of a full part.
-func (o *options) partSize() int {
-	if o.part > 0 {
-		return o.part
-	}
+// partSize returns the payload of a full part, given the connection's limits (see extend.Limits).
+func (o *options) partSize(entries, maxBunch int) int {
 	if o.window == nil {
-		return slicePartBytes
+		return cmp.Or(o.part, slicePartBytes)
 	}
-	return partBytes
+	return min(cmp.Or(o.part, partBytes), o.window.maxPart(entries, maxBunch))
 }
 
-// checkEntries returns an error if the transfer can't use lanes whose reliable buffers have slots
-// entries. Either an array's RPCs could overflow such a buffer, or the transfer's Share of it is
-// less than one entry, so no part could be sent.
-func (o *options) checkEntries(slots int) error {
+// checkElement returns an error if an element might not fit into an RPC, given the connection's
+// limits. All else fits, because partSize makes the parts small enough.
+func (o *options) checkElement(entries, maxBunch int) error {
 	if o.window == nil {
 		return nil
 	}
-	entries := 1
-	if o.part > 0 {
-		entries = bunch.Entries(o.part + rpcOverhead)
+	if limit := o.window.maxPart(entries, maxBunch); o.element > limit {
+		return fmt.Errorf("%w: element may have %d bytes; the limit is %d with a ReliableBuffer of %d entries, "+
+			"a MaxBunch of %d bytes and a Window.Share of %v: lower the bounds of the element, or use Slices",
+			ErrTooLarge, o.element, limit, entries, maxBunch, cmp.Or(o.window.Share, defaultShare))
 	}
-	return Gate{Share: o.window.Share}.Check(slots, entries)
+	return nil
 }

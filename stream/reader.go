@@ -30,7 +30,7 @@ type source interface {
 type readerConfig struct {
 	source      source
 	hash        Algorithm
-	partSize    int   // payload of a full part, in bytes
+	partSize    int   // payload of a full part, in bytes; set by start
 	contentSize int64 // from the header; 0 or less if unknown
 
 	account *budget.StockAccount // limits the memory of the blocks
@@ -86,11 +86,13 @@ func newReader(config readerConfig, awaitsAnswer bool) *reader {
 	return r
 }
 
-// start starts the goroutine unless it has been started or stopped before.
-func (r *reader) start() {
+// start starts the goroutine unless it has been started or stopped before. Parts will have up to
+// partSize bytes.
+func (r *reader) start(partSize int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.started && !r.stopped {
+		r.partSize = partSize
 		r.started = true
 		r.running = true
 		go r.run()
@@ -164,10 +166,14 @@ func (r *reader) read() {
 func (r *reader) newBlock(offset int64) *block {
 	const few = 4 * bunch.EntryBytes
 	left := r.contentSize - offset
-	if rest := left - int64(r.partSize); rest <= 0 || rest >= few {
-		return newPageBlock(r.partSize)
+	size := r.partSize
+	if rest := left - int64(size); rest > 0 && rest < few {
+		size = min(size, int(left+1)/2)
 	}
-	return newHeapBlock(int(left+1) / 2) // a page would be half empty
+	if size <= partBytes*7/8 {
+		return newHeapBlock(size) // see newBlock
+	}
+	return newPageBlock(size)
 }
 
 // fill fills a block from the source and hashes it. It takes turns with other readers for the

@@ -70,7 +70,7 @@ func (s *sender) start(t *Transfer) error {
 	}
 	s.queue.add(t)
 	if n <= maxEarlyReaders { // otherwise begin starts the reader
-		t.reader.start()
+		t.startReader()
 	}
 	return nil
 }
@@ -120,10 +120,8 @@ func (s *sender) begin(pipe *rpc.Actor) (taken bool, err error) {
 		return false, nil
 	}
 
-	// Fail a transfer whose parts don't fit into a lane's reliable buffer. All reliable buffers
-	// have the same size, so the pipe's will do.
-	_, slots := pipe.Channel(s.peer.conn).Reliable()
-	if err := t.opts.checkEntries(slots); err != nil {
+	entries, maxBunch, _ := extend.Limits(s.peer.conn)
+	if err := t.opts.checkElement(entries, maxBunch); err != nil {
 		t.finish(err)
 		s.peer.live.remove(t)
 		return true, nil
@@ -135,7 +133,7 @@ func (s *sender) begin(pipe *rpc.Actor) (taken bool, err error) {
 	t.status.start()
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
-	t.reader.start()
+	t.startReader()
 	if err := s.peer.lanes.start(t); err != nil {
 		return false, err
 	}

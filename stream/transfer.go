@@ -52,7 +52,6 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t.reader = newReader(readerConfig{
 		source:      s,
 		hash:        h.hash,
-		partSize:    o.partSize(),
 		contentSize: h.size,
 		account:     p.stocked,
 		turns:       p.streams.turns,
@@ -63,6 +62,14 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
 	return t
+}
+
+// startReader starts the reader, unless the connection has yet to agree on the limits that parts
+// depend on. In that case, sender.begin starts it.
+func (t *Transfer) startReader() {
+	if entries, maxBunch, agreed := extend.Limits(t.peer.conn); agreed {
+		t.reader.start(t.opts.partSize(entries, maxBunch))
+	}
 }
 
 // guard runs fn, which calls functions of the game through the source. It returns false if one of

@@ -18,8 +18,9 @@ import (
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // open lanes; type lanes adds and removes them
-	queue time.Duration // maximum time to send a lane's queued bytes; set by each tick
+	lanes   []*rpc.Actor  // open lanes; type lanes adds and removes them
+	queue   time.Duration // maximum time to send a lane's queued bytes; set by each tick
+	entries int           // size of each lane's reliable buffer; set when the connection joins
 
 	// On a server, the lanes that the client has released but not fully acknowledged.
 	parting []rpc.Channel
@@ -52,7 +53,8 @@ func (w *window) pathLanes() int {
 // full reports whether all lanes that a transfer may use have as many entries outstanding as
 // its Share allows.
 func (w *window) full(settings *Window) bool {
-	gate := Gate{Share: settings.Share, QueueTime: -1}
+	gate := settings.gate(w.entries)
+	gate.QueueTime = -1
 	for _, lane := range w.usable(settings) {
 		if gate.Open(lane.Channel(w.conn)) {
 			return false
@@ -92,7 +94,8 @@ func (w *window) grow(n int) error {
 // smaller share of each lane's buffer while the world's stock is short.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes := w.usable(settings)
-	gate := Gate{Share: settings.Share, QueueTime: w.queue}
+	gate := settings.gate(w.entries)
+	gate.QueueTime = w.queue
 	stock := w.stocked.Limit()
 	if stock >= int64(len(lanes))*laneBytes {
 		return lanes, gate
@@ -100,9 +103,8 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 
 	lanes = lanes[:min(len(lanes), max(1, int(stock/laneBytes)))]
 	if len(lanes) > 0 {
-		_, slots := lanes[0].Channel(w.conn).Reliable()
 		entries := float64(stock) / float64(len(lanes)) / bunch.EntryBytes
-		gate.Share = min(gate.share(), entries/float64(max(1, slots)))
+		gate.Share = min(gate.Share, entries/float64(w.entries))
 	}
 	return lanes, gate
 }
@@ -170,12 +172,11 @@ func (r *laneRoute) prepare() bool {
 func (r *laneRoute) send(b *block, id uint64) error {
 	defer b.Free()
 	message := b.message(id)
-	entries := bunch.Entries(len(message) + rpcOverhead)
+	entries := bunch.Entries(b.size() + rpcOverhead)
 
 	// An open gate admits an RPC of any size, so check that this one can't overflow the lane's
 	// buffer.
-	_, slots := r.picked.Channel(r.conn).Reliable()
-	if err := (Gate{Share: r.settings.Share}).Check(slots, entries); err != nil {
+	if err := r.settings.gate(r.entries).Check(r.entries, entries); err != nil {
 		return err
 	}
 	if err := sendPart.call(r.picked, message); err != nil {

@@ -27,6 +27,10 @@ var (
 	ConnOf  func(conn any) *Conn
 	ClassOf func(class any) *Class
 	PartyOf func(conn any) budget.Party // the party of a connection's peer; may be called concurrently
+
+	// MaxBunchOf returns the maximum size of a message that both ends have agreed on. It may be
+	// called concurrently, but only once the connection has joined.
+	MaxBunchOf func(conn any) int
 )
 
 // Add adds a machine to every connection of a world. Its priority is below that of calls and of
@@ -72,6 +76,21 @@ func Stats(conn any) (s bunch.Stats) {
 	c.Link.Lock()
 	defer c.Link.Unlock()
 	return c.bunches.Stats()
+}
+
+// Limits returns the number of entries of a reliable buffer, and the maximum size of a message.
+// agreed is false until the connection has joined, because the ends haven't agreed on either before
+// that. Limits may be called concurrently.
+func Limits(conn any) (entries, maxBunch int, agreed bool) {
+	c := ConnOf(conn)
+	if !c.joined.Load() {
+		return 0, 0, false
+	}
+	const anyChannel = 1
+	c.Link.Lock()
+	defer c.Link.Unlock()
+	_, entries = c.bunches.Reliable(anyChannel)
+	return entries, MaxBunchOf(conn), true
 }
 
 // OnWake sets the function that is called, on any goroutine, whenever a machine of the connection
@@ -137,9 +156,12 @@ type Class struct {
 
 // World is the part of a world that extensions use.
 type World struct {
-	Wake   func()           // set before the game has the world
-	Driven func(by uint64)  // driver.Driver.DrivenBy; set before the game has the world
-	Closed <-chan struct{}  // closed with the world; set before the game has the world
+	// Set before the game has the world.
+	Wake     func()
+	Driven   func(by uint64) // driver.Driver.DrivenBy
+	Closed   <-chan struct{} // closed with the world
+	MaxBunch int             // maximum size of a message that this end accepts
+
 	Joined []func(conn any) // added by OnJoin; used on the world's goroutine only
 
 	mu        sync.Mutex // guards machines and connected
@@ -182,6 +204,7 @@ type Conn struct {
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
 	Owed      int           // answers that a client may still send (see Owe); used on the world's goroutine only
 
+	joined *atomic.Bool           // argument of Take
 	onWake atomic.Pointer[func()] // argument of OnWake; nil if it wasn't called
 
 	// Guarded by the link's lock.
@@ -193,13 +216,12 @@ type Conn struct {
 // has joined, because the sender isn't authenticated before that.
 type added struct {
 	Machine
-	conn   *Conn
-	joined *atomic.Bool
+	conn *Conn
 }
 
 // Receive implements link.Machine.
 func (a *added) Receive(now time.Time, datagram []byte) error {
-	if !a.joined.Load() {
+	if !a.conn.joined.Load() {
 		a.conn.Uninvited.Add(1)
 		return nil
 	}
@@ -210,11 +232,12 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 // must become true when the connection joins.
 func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
 	c.bunches = own
+	c.joined = joined
 	w.mu.Lock()
 	makers := w.machines
 	w.mu.Unlock()
 	for _, newMachine := range makers {
-		a := &added{newMachine(), c, joined}
+		a := &added{newMachine(), c}
 		if first := a.FirstByte(); first == own.FirstByte() || c.of(first) != nil {
 			panic(fmt.Sprintf("rpc: two machines have the same first byte %#x", first))
 		}
