@@ -229,9 +229,10 @@ func (c *Controller) closeLook() {
 // small. How small it is shows in how much the looks must add.
 //
 // Without this, looks would leave shares as they are, so that controllers which began unequally
-// would be as unequal ten seconds later. A short queue would drop what we keep.
+// would be as unequal ten seconds later. But a short queue would drop what we keep, and in jitter
+// we can't tell what our looks added to the queue.
 func (c *Controller) due() float64 {
-	if c.delay.short() {
+	if c.delay.short() || c.delay.jitter() > 0 {
 		return 0
 	}
 	packets := max(c.looks.extra-c.look.minExtra, 0) / (lookGain - 1)
