@@ -92,6 +92,16 @@ func (g *Gate) learnFromPause(now time.Duration) {
 	g.minAt = now
 }
 
+// Held is called when an ack ends an outage (see RTT.Held). The path may have changed meanwhile, so
+// the start begins again, but gently, and a drain finds out whether round trips are longer now.
+func (g *Gate) Held(now, least time.Duration) {
+	g.RTT.Held(now, least)
+	g.rate.restart(now)
+	g.begin(start{gentle: true})
+	g.drain = drain{}
+	g.minAt = now - minRTTLifetime
+}
+
 // begin begins another start, in which the watch looks for a new peak.
 func (g *Gate) begin(s start) {
 	g.start = s
@@ -135,7 +145,12 @@ func (g *Gate) showsQueue(rtt time.Duration) bool { return rtt > g.Min+slack+g.M
 // A trickle can't end the start, because the queue that it meets isn't its own. A peer that
 // receives a transfer sends its reports as bulk, for example, and those meet the queue of the
 // bulk that it receives.
+//
+// A packet that an outage may have held up shows neither a rate nor a queue.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
+	if g.HeldUp(sent) {
+		return
+	}
 	limited := m.limited && (g.rate.trickles(m, g.Min) || !g.queueStands())
 	roundEnded := g.rate.endRound(m)
 	if roundEnded && !limited {

@@ -379,3 +379,45 @@ func TestStartOfASourceThatTicks(t *testing.T) {
 		require.Less(t, most, 300*ms, rate)
 	}
 }
+
+// TestWhatAnOutageHoldsUpShowsNoQueue: the ack of a packet from before an outage comes when it's over.
+// Its round trip ended the start, and the time of the outage counted for the rate after it.
+func TestWhatAnOutageHoldsUpShowsNoQueue(t *testing.T) {
+	var g gateTest
+	g.round(10_000, 100*ms)
+	g.round(20_000, 100*ms)
+	sent, mark := g.now, g.Sent(g.now, 0)
+	g.now += 3 * time.Second
+	g.Held(g.now, time.Second)
+	g.RTT.Update(g.now, g.now-sent, 0)
+	g.Acked(g.now, &mark, 1000)
+	g.Measure(g.now, sent, &mark)
+	require.False(t, g.start.over)
+	require.InDelta(t, 200_000, g.rate.value, 1)
+
+	t.Log("# a packet that was sent after it measures the rate since then")
+	sent, mark = g.now, g.Sent(g.now, 10_000)
+	g.now += 100 * ms
+	g.RTT.Update(g.now, 100*ms, 0)
+	g.Acked(g.now, &mark, 40_000)
+	g.Measure(g.now, sent, &mark)
+	require.InDelta(t, 400_000, g.rate.value, 1)
+	require.False(t, g.start.over)
+}
+
+// TestAnOutageBeginsAnew: the path may have become another one.
+func TestAnOutageBeginsAnew(t *testing.T) {
+	var g gateTest
+	for range flatRounds + 2 {
+		g.round(100_000, 100*ms)
+	}
+	require.True(t, g.start.over)
+	g.now += time.Second
+	g.Held(g.now, 0)
+	require.False(t, g.start.over)
+	require.InDelta(t, 2*100_000, g.Window(1000), 1, "gently")
+	for g.now += 1; g.Min < 300*ms; {
+		g.round(300_000, 300*ms)
+		require.Less(t, g.now, 5*time.Second, "it's longer")
+	}
+}

@@ -47,9 +47,7 @@ type rate struct {
 // mark returns the mark of a packet that is being sent.
 func (r *rate) mark(now time.Duration, inFlight int) Mark {
 	if inFlight == 0 {
-		// The path was idle, so the time before now doesn't count.
-		r.firstSent = now
-		r.deliveredAt = now
+		r.restart(now)
 	}
 	return Mark{
 		delivered:   r.delivered,
@@ -57,6 +55,12 @@ func (r *rate) mark(now time.Duration, inFlight int) Mark {
 		firstSent:   r.firstSent,
 		limited:     r.delivered < r.limitedUntil,
 	}
+}
+
+// restart is called when the path has been idle or dark, so that the time before now doesn't count.
+func (r *rate) restart(now time.Duration) {
+	r.firstSent = now
+	r.deliveredAt = now
 }
 
 // limited is called when the application has nothing more to send.

@@ -84,7 +84,14 @@ func (r *RTT) Held(now, least time.Duration) {
 		r.outageEnd = now
 		r.maxHeld = max(heldTrips*r.Smoothed, least)
 	}
+
+	// A queue that stood before the outage may be gone.
+	r.Recent = 0
+	r.batchSamples = 0
 }
+
+// HeldUp reports whether a packet that was sent at that time may have been held up by an outage.
+func (r *RTT) HeldUp(sent time.Duration) bool { return sent < r.outageEnd }
 
 // Update adds a sample. delay is the peer's ack delay, which the caller has bounded, or 0 if
 // unknown.
