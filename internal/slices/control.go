@@ -21,6 +21,11 @@ const (
 	// slice that was sent just once can show that the path has become longer, but during an outage
 	// every slice is sent again. A second is longer than the round trip of nearly any path.
 	maxHeldRTT = time.Second
+
+	// An ack that arrives within soonShare of the minimum round trip after a resend is for an
+	// earlier sending. A probe after an outage finds no queue, so its round trip may well be a
+	// little shorter than any before it.
+	soonShare = 7. / 8
 )
 
 // A control is the loss detector and congestion controller for a path that doesn't report fates. It
@@ -35,6 +40,7 @@ type control struct {
 	reached     uint64        // number of the newest sending that has arrived, plus one
 	lastSent    time.Duration // when a slice was last sent; all times are on the outbox's clock
 	heard       time.Duration // when an ack last acknowledged something new
+	usualPTO    time.Duration // the probe timeout when the latest outage ended; 0 if there was none
 
 	// Probing.
 	timeouts int  // probe timeouts in a row
@@ -95,7 +101,11 @@ func (a ackInfo) newestTimed() (number uint64, ok bool) { return a.timed - 1, a.
 
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
 // time. Afterward, the caller must mark their sendings as arrived.
+//
+// After an outage, the ack of a probe often covers slices that arrived before the outage, whose acks
+// were lost. Those slices don't show a round trip.
 func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a ackInfo) {
+	var held time.Duration // lower bound of the round trip if the path has become longer
 	for i, newest := range of.newest {
 		number := newest - 1
 		if !fresh.Has(i) || number < c.firstNumber {
@@ -105,7 +115,10 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 		if s != nil && s.fate == arrived {
 			continue
 		}
-		a.first = true
+		if !a.first {
+			a.first = true
+			c.endOutage(t)
+		}
 		if s == nil {
 			// We declared it lost so long ago that the flight no longer has it.
 			continue
@@ -113,8 +126,13 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
 		c.checkSpurious(t, s, since, of.givenUp.Has(i))
-		if s.again && since < c.gate.Min {
+		if s.again && float64(since) < soonShare*float64(c.gate.Min) {
 			// This is too soon for the resend, so an earlier sending has arrived.
+			continue
+		}
+		if s.again && since > c.usualPTO && c.gate.HeldUp(s.at) {
+			// Any of the sendings before and during the outage may have arrived.
+			held = max(held, since)
 			continue
 		}
 		a.high = max(a.high, newest)
@@ -124,15 +142,31 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 			a.minRTT = max(a.minRTT, since)
 		}
 	}
+	if a.high == 0 {
+		a.minRTT = held
+	}
+	if number, ok := a.newestTimed(); ok && a.timed < a.high && c.gate.HeldUp(f.At(number).at) {
+		a.timed = 0 // a probe has overtaken it
+	}
 	return a
+}
+
+// endOutage is called when an ack acknowledges something new. If there was an outage, it's over.
+func (c *control) endOutage(t time.Duration) {
+	if c.timeouts >= outageTimeouts || c.stopped(t) {
+		c.usualPTO = c.gate.PTO(ackDelay)
+		c.gate.Held(t, maxHeldRTT)
+	}
 }
 
 // checkSpurious tells the loss detector if a slice arrived that we had declared lost. s is the
 // slice's newest sending, which left the time since ago. givenUp is set if any was declared lost.
+// A slice that was sent before an outage ended doesn't count, because the outage delayed its ack.
 func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration, givenUp bool) {
 	// If the newest sending left too recently for this ack, an earlier one must have arrived.
 	tooSoon := s.again && since < c.gate.Min/2
-	if s.fate != lost && !(tooSoon && givenUp) {
+	spurious := s.fate == lost || tooSoon && givenUp
+	if !spurious || c.gate.HeldUp(s.at) {
 		return
 	}
 	took := since
@@ -146,9 +180,6 @@ func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration
 // learn updates the path's measurements after an ack of chunk id, and declares slices lost if
 // the ack shows that they were.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a ackInfo) {
-	if c.timeouts >= outageTimeouts || c.stopped(t) {
-		c.gate.Held(t, maxHeldRTT)
-	}
 	c.heard = t
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0

@@ -370,3 +370,61 @@ func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 		require.LessOrEqual(t, c.control.gate.Smoothed, maxHeldRTT)
 	}
 }
+
+// TestProbeOfAnEmptyPathEndsAnOutage: a probe after an outage finds no queue, so its round trip is a
+// little less than any before it. Its ack was taken for that of an earlier sending. So nothing in
+// flight counted as lost, the window stayed full, and only probes were sent for another timeout.
+func TestProbeOfAnEmptyPathEndsAnOutage(t *testing.T) {
+	const slices = 20
+	c := newConversation(t)
+	c.fly(40*time.Millisecond, slices)
+	c.darken()
+	require.Len(t, c.leave(), probePackets)
+	c.pass(38 * time.Millisecond)
+	c.ack(1, slices, 2, 3)
+	require.Greater(t, len(c.leave()), probePackets)
+}
+
+// TestOutageLeavesTheLossDetector: the acks of slices that arrived before an outage were lost in it.
+// That they come seconds later, after the slices were declared lost, doesn't mean that the path
+// reorders packets. It was taken for that, so for 10 s a lost slice counted for four round trips.
+func TestOutageLeavesTheLossDetector(t *testing.T) {
+	const slices = 20
+	c := newConversation(t)
+	c.fly(40*time.Millisecond, slices)
+	c.timeout() // declares two slices lost, which aren't sent again
+	c.pass(3 * time.Second)
+	var there []int
+	for i := range slices {
+		there = append(there, i)
+	}
+	c.ack(1, slices, there...)
+	require.True(t, c.out.idle())
+
+	t.Log("# three later slices still show that one was lost")
+	c.give(5)
+	require.Len(t, c.leave(), 5)
+	c.pass(40 * time.Millisecond)
+	lost := c.Lost()
+	c.ack(2, 5, 1, 2, 3, 4)
+	require.Equal(t, lost+1, c.Lost())
+}
+
+// TestOutageAtTheStart: an outage in the first round trips ended the start of the gate for good, and
+// slowed loss detection down. On a lossy path the window then grew by less than losses took
+// from it, so transfers took three to ten times as long as they had to.
+func TestOutageAtTheStart(t *testing.T) {
+	for seed := range uint64(8) {
+		path := netsim.Config{Delay: 90 * time.Millisecond, Rate: 10e6, Loss: 0.05, Seed: seed}
+		sent := parts(100, 32_000)
+		a, b := newSide(sent...), newSide()
+		p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: path, BtoA: path, Max: 1243, Window: 235_000})
+		require.NoError(t, p.RunFor(120*time.Millisecond))
+		p.Dark(3 * time.Second)
+		require.NoError(t, p.RunFor(3*time.Second))
+		begin := p.Now()
+		require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == len(sent) }))
+		ideal := 100 * 32_500 * 8 / 10e6 / 0.95
+		require.Less(t, p.Now().Sub(begin).Seconds(), 2.3*ideal, "seed %d", seed)
+	}
+}
