@@ -380,8 +380,8 @@ func TestStartOfASourceThatTicks(t *testing.T) {
 	}
 }
 
-// TestWhatAnOutageHoldsUpShowsNoQueue: the ack of a packet from before an outage comes when it's over.
-// Its round trip ended the start, and the time of the outage counted for the rate after it.
+// TestWhatAnOutageHoldsUpShowsNoQueue: the ack of a packet from before an outage comes when it's
+// over. Its round trip ended the start, and the time of the outage counted for the rate after it.
 func TestWhatAnOutageHoldsUpShowsNoQueue(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)

@@ -102,8 +102,8 @@ func (a ackInfo) newestTimed() (number uint64, ok bool) { return a.timed - 1, a.
 // examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
 // time. Afterward, the caller must mark their sendings as arrived.
 //
-// After an outage, the ack of a probe often covers slices that arrived before the outage, whose acks
-// were lost. Those slices don't show a round trip.
+// After an outage, the ack of a probe often covers slices that arrived before the outage, whose
+// acks were lost. Those slices don't show a round trip.
 func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a ackInfo) {
 	var held time.Duration // lower bound of the round trip if the path has become longer
 	for i, newest := range of.newest {

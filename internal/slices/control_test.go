@@ -371,8 +371,8 @@ func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnEmptyPathEndsAnOutage: a probe after an outage finds no queue, so its round trip is a
-// little less than any before it. Its ack was taken for that of an earlier sending. So nothing in
+// TestProbeOfAnEmptyPathEndsAnOutage: a probe after an outage finds no queue, so its round trip is
+// a little less than any before it. Its ack was taken for that of an earlier sending. So nothing in
 // flight counted as lost, the window stayed full, and only probes were sent for another timeout.
 func TestProbeOfAnEmptyPathEndsAnOutage(t *testing.T) {
 	const slices = 20
@@ -385,8 +385,8 @@ func TestProbeOfAnEmptyPathEndsAnOutage(t *testing.T) {
 	require.Greater(t, len(c.leave()), probePackets)
 }
 
-// TestOutageLeavesTheLossDetector: the acks of slices that arrived before an outage were lost in it.
-// That they come seconds later, after the slices were declared lost, doesn't mean that the path
+// TestOutageLeavesTheLossDetector: the acks of slices that arrived before an outage were lost in
+// it. That they come seconds later, after the slices were declared lost, doesn't mean that the path
 // reorders packets. It was taken for that, so for 10 s a lost slice counted for four round trips.
 func TestOutageLeavesTheLossDetector(t *testing.T) {
 	const slices = 20
@@ -410,8 +410,8 @@ func TestOutageLeavesTheLossDetector(t *testing.T) {
 	require.Equal(t, lost+1, c.Lost())
 }
 
-// TestOutageAtTheStart: an outage in the first round trips ended the start of the gate for good, and
-// slowed loss detection down. On a lossy path the window then grew by less than losses took
+// TestOutageAtTheStart: an outage in the first round trips ended the start of the gate for good,
+// and slowed loss detection down. On a lossy path the window then grew by less than losses took
 // from it, so transfers took three to ten times as long as they had to.
 func TestOutageAtTheStart(t *testing.T) {
 	for seed := range uint64(8) {
