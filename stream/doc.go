@@ -57,11 +57,11 @@
 // tick, or 31 MB/s at 60 Hz. Under Run, the world wakes as soon as content is ready.
 //
 // Each tick sends the content that is ready as reliable RPCs of at most 32 KiB, or
-// [MaxBytesPerRPC] for an array, or less if the reliable buffer or MaxBunch is small. A gate decides
-// how many RPCs are sent. It is open while fewer than half of the reliable buffer's R entries are
-// outstanding and the send queue is short. Since it is tested before each RPC, at most R/2-1+N
-// entries are ever outstanding if an RPC has N entries. The buffer is refilled once per tick and,
-// under Run, when acks free entries.
+// [MaxBytesPerRPC] for an array, or less if the reliable buffer or MaxBunch is small. A gate
+// decides how many RPCs are sent. It is open while fewer than half of the reliable buffer's R
+// entries are outstanding and the send queue is short. Since it is tested before each RPC, at most
+// R/2-1+N entries are ever outstanding if an RPC has N entries. The buffer is refilled once per
+// tick and, under Run, when acks free entries.
 //
 // A piece of a transfer is called a part. Parts are sent on lanes, which are channels with a
 // lower priority than all others. If the path can hold more than half a buffer, the connection
