@@ -48,9 +48,9 @@ type Config struct {
 	// limit.
 	ReadTime time.Duration
 
-	// MaxMemory limits the memory that this world holds for all of its peers together, including
-	// memory that it has promised them as credit. It limits allocated bytes rather than payload.
-	// The default is 256 MiB.
+	// MaxMemory limits the memory in bytes that this world holds for all of its peers together,
+	// including memory that it has promised them as credit. It limits allocated bytes rather than
+	// payload. The default is 256 MiB.
 	//
 	// The minimum is 1 MiB, and about 9 KiB more for each of MaxTransfers above 28. It is enough
 	// for one transfer after the other. A connection over which something arrived as [Slices]

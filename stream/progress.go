@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
+// Progress is a snapshot of a transfer. Its fields, and their texts in String, count bytes of a
+// blob, or elements of an array.
 type Progress struct {
 	// Sent is the amount that the sender has passed to the connection, which may still have some
 	// of it queued. At the receiver, Sent is the amount that has arrived in order.
@@ -24,9 +25,9 @@ type Progress struct {
 	// Resumed is the amount that the receiver had stored before the transfer began. It was not
 	// sent again.
 	Resumed int64
-	// Rate is the growth of Acked per second, excluding Resumed. It is measured over the last 5
-	// to 6 seconds, or since the transfer began. Once the transfer is complete, Rate is the mean
-	// over the whole duration.
+	// Rate is the growth of Acked in bytes or elements per second, excluding Resumed. It is
+	// measured over the last 5 to 6 seconds, or since the transfer began. Once the transfer is
+	// complete, Rate is the mean over the whole duration.
 	//
 	// Rate is 0 in the first half second, after 5 seconds without progress, and once the transfer
 	// has failed. Measuring it takes neither a goroutine nor a timer.

@@ -17,14 +17,15 @@ type Stats struct {
 	// Sent and Received count completed transfers. Failed counts transfers that ended in any
 	// other way, in either direction.
 	Sent, Received, Failed uint64
-	// BytesSent and BytesReceived count the encoded content in the parts of all transfers. Content
-	// that the receiver already had stored is not sent, and therefore not counted.
+	// BytesSent and BytesReceived count the bytes of encoded content in the parts of all transfers.
+	// Content that the receiver already had stored is not sent, and therefore not counted.
 	BytesSent, BytesReceived uint64
 
 	// Lanes is the number of open lanes.
 	Lanes int
-	// PeakOut is the maximum number of entries that any lane has had outstanding. Slots is the
-	// number of entries in a lane's reliable buffer, or 0 until something is sent on a lane.
+	// PeakOut is the maximum number of entries of its reliable buffer that any lane has had
+	// outstanding. Slots is the number of entries of that buffer, or 0 until something is sent on a
+	// lane.
 	PeakOut, Slots int
 
 	// Slices counts the slices sent. It includes SlicesResent, which counts retransmissions, and
