@@ -70,19 +70,23 @@ func (a *assembly) extend(p part) error {
 // queue makes a part ready. It joins small parts into blocks of up to the size of a full part,
 // because each of them would otherwise take up a block while it waits for a slow consumer.
 func (a *assembly) queue(p part) {
-	var last *block
-	if len(a.ready) > 0 {
-		last = a.ready[len(a.ready)-1]
-	}
-	fits := last != nil && last.size()+len(p.data) <= partBytes
-	if !fits || last.index+int64(last.count) != p.index {
+	if n := len(a.ready); n == 0 || !a.tryJoin(a.ready[n-1], p) {
 		a.ready = append(a.ready, a.copy(p))
-		return
+	}
+}
+
+// tryJoin appends a part to the block before it, unless there is a gap between them or the block
+// would become larger than a full part.
+func (a *assembly) tryJoin(last *block, p part) (joined bool) {
+	fits := last.size()+len(p.data) <= partBytes
+	if !fits || last.end() != p.offset || last.index+int64(last.count) != p.index {
+		return false
 	}
 	a.held -= last.cost()
 	last.append(p.data)
 	last.count += p.count
 	a.held += last.cost()
+	return true
 }
 
 // copy copies p into a new block, because the data of p is only valid while its message is handled.
@@ -107,7 +111,8 @@ func (a *assembly) queueParked(b *block) {
 	a.queue(part{offset: b.offset, index: b.index, count: b.count, data: b.payload()})
 }
 
-// park keeps a part that begins beyond next until the missing content has arrived.
+// park keeps a part that begins beyond next until the missing content has arrived. It joins small
+// parts, as queue does.
 func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
@@ -120,6 +125,8 @@ func (a *assembly) park(p part) error {
 	switch {
 	case found, overlapsPrevious, overlapsNext:
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
+	case i > 0 && a.tryJoin(a.parked[i-1], p):
+		return nil
 	case len(a.parked) >= maxParked:
 		return fmt.Errorf("%w: %d are waiting for byte %d", errParked, len(a.parked), a.next)
 	}
