@@ -127,7 +127,9 @@ func (j *job) ended(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 		return fail(exitInterrupted, "%s: interrupted%s", j.what, j.kept)
-	case errors.Is(err, syscall.ENOSPC):
+	case store.IsFull(err) && !errors.Is(err, desk.ErrFull):
+		return fmt.Errorf("%s: %w: make room there%s", j.what, err, j.kept)
+	case store.IsFull(err):
 		return fmt.Errorf("%s: %w%s", j.what, err, j.kept)
 	}
 	return fmt.Errorf("%s: %w", j.what, err)
@@ -254,7 +256,7 @@ var kinds = map[int][]error{
 	exitDenied:  {users.ErrTokens},
 	exitInUse:   {tree.ErrBusy, store.ErrLocked},
 	exitUnsound: {versions.ErrDamaged, cdc.ErrChunk},
-	exitFull:    {desk.ErrFull, syscall.ENOSPC},
+	exitFull:    {desk.ErrFull, syscall.ENOSPC, syscall.EDQUOT},
 }
 
 func exitCode(err error) int {

@@ -95,7 +95,7 @@ func TestInterruptedScan(t *testing.T) {
 func TestWhatIsKeptIsSaid(t *testing.T) {
 	j := &job{what: "get x", kept: "; what has arrived waits"}
 	err := j.ended(t.Context(), &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	require.EqualError(t, err, "get x: write x: no space left on device; what has arrived waits")
+	require.EqualError(t, err, "get x: write x: no space left on device: make room there; what has arrived waits")
 	require.Equal(t, exitFull, exitCode(err))
 	require.NoError(t, j.ended(t.Context(), nil))
 }

@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
@@ -185,7 +186,7 @@ func refuse(err error) error {
 	if full, is := errors.AsType[*versions.Full](err); is {
 		return fmt.Errorf("%w: %w", ErrFull, full)
 	}
-	if errors.Is(err, syscall.ENOSPC) {
+	if store.IsFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, syscall.ENOSPC) // without the wrapping error, which names a file of the server
 	}
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {

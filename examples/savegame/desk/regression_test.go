@@ -181,7 +181,10 @@ func TestFourUsersTakeNotAllMemory(t *testing.T) {
 
 // A client was told where on the server's disk its save was to be stored.
 func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
-	no := &fs.PathError{Op: "write", Path: "/srv/saves/alice", Err: syscall.ENOSPC}
+	no := &fs.PathError{Op: "write", Path: "/srv/saves/alice", Err: syscall.EDQUOT}
+	require.ErrorIs(t, refuse(no), ErrFull)
+	require.NotContains(t, refuse(no).Error(), "srv")
+	no.Err = syscall.ENOSPC
 	for _, err := range []error{no, fmt.Errorf("storing: %w", no), fmt.Errorf("%w: %w", &versions.Full{Setting: "disk"}, no)} {
 		require.ErrorIs(t, refuse(err), ErrFull)
 		require.NotContains(t, refuse(err).Error(), "srv")

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 )
 
 const (
@@ -88,7 +87,7 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
-	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // if the disk is full, a later process does this
+	if err := f.mark(); err != nil && !IsFull(err) { // if the disk is full, a later process does this
 		return nil, err
 	}
 	f.queue.build = f.build

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/quivernet/quiver/internal/files"
@@ -101,6 +102,9 @@ func CheckKey(key string) error {
 	}
 	return nil
 }
+
+// IsFull reports whether err means that a disk has no room, or that a quota on it is exceeded.
+func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // ErrLocked means that another process has the folder. The text of the error tells which one.
 var ErrLocked = errors.New("in use")

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -40,7 +39,7 @@ func (e *Full) Error() string {
 
 // isFull reports whether there was no room, either within the limits or, because others filled the
 // disk, even in the reserve.
-func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
+func isFull(err error) bool { return errors.As(err, new(*Full)) || store.IsFull(err) }
 
 // room makes room for bytes within the quotas and on the disk, and reserves them.
 func (u *User) room(ctx context.Context, bytes int64) error {
@@ -116,7 +115,7 @@ func (u *User) kept() int64 {
 // The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
-	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
+	if err := u.free(ctx, ever, 0); !store.IsFull(err) && (err != nil || u.freed.Objects > had.Objects) {
 		return err
 	}
 	oldest, err := u.oldest(ctx)
@@ -316,7 +315,7 @@ func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 		keys = append(keys, u.key(o.id))
 	}
 	err = u.all.store.Delete(ctx, keys...)
-	if errors.Is(err, syscall.ENOSPC) && u.load(ctx, u.names) == nil {
+	if store.IsFull(err) && u.load(ctx, u.names) == nil {
 		u.mu.Lock()
 		out = slices.DeleteFunc(out, func(o *object) bool { return u.objects[o.id] != nil && u.objects[o.id].there })
 		u.mu.Unlock()

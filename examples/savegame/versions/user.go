@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -385,7 +384,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 		}
 	}
 	err := u.forget(ctx, name, u.names[name], u.used.Load()/worthPart)
-	if errors.Is(err, syscall.ENOSPC) && u.newest(name).Number == 0 {
+	if store.IsFull(err) && u.newest(name).Number == 0 {
 		return nil // the save is erased, and its content is deleted when there is room
 	}
 	return err
