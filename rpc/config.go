@@ -175,9 +175,9 @@ type Config struct {
 	// SendLimit is the maximum number of bytes of memory that a connection's reliable calls, opens
 	// and closes may use on this side until the other side has acknowledged them. If the other
 	// side's world stops ticking, it acknowledges no more than its ReceiveLimit, and the rest
-	// waits here. The default is 64 MiB, enough for 32,767 actors that open at once if the states
-	// of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190. SendLimit is at most
-	// SendBudget, which lowers the default if it is less.
+	// waits here. The minimum is 64 KiB. The default is 64 MiB, enough for 32,767 actors that open
+	// at once if the states of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190.
+	// SendLimit is at most SendBudget, which lowers the default if it is less.
 	//
 	// Each entry of a reliable buffer uses 192 bytes in addition to a block of 128 or 1,100 bytes,
 	// and a close uses 512 more. Transfers of package stream have limits of their own.
@@ -356,7 +356,8 @@ type Config struct {
 	KeepAlive   time.Duration // default 10 s; negative means none
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow,
-	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random.
+	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random,
+	// which must be zero here.
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
 	// TickRate. MaxBunch must be at least 71 bytes, and large enough for Token and for every
 	// call whose size doesn't depend on its argument.
@@ -512,8 +513,56 @@ func (c *Config) validate() error {
 	if negative != nil {
 		return negative
 	}
-	return cmp.Or(c.validateBudgets(), c.validateMessages())
+	return cmp.Or(c.validateTimes(), c.validateBudgets(), c.validateBunch(), c.validateMessages())
 }
+
+// minTime is the minimum of times that are measured on the network. Less is a time without a unit.
+const minTime = time.Millisecond
+
+// validateTimes returns an error if a time is positive but below minTime.
+func (c *Config) validateTimes() error {
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"HandshakeTimeout", c.HandshakeTimeout},
+		{"HelloTimeout", c.HelloTimeout},
+		{"IdleTimeout", c.IdleTimeout},
+		{"KeepAlive", c.KeepAlive},
+		{"RequestTime", c.RequestTime},
+		{"Bunch.IdleTimeout", c.Bunch.IdleTimeout},
+	} {
+		if field.value > 0 && field.value < minTime {
+			return fmt.Errorf("rpc: Config.%s is %v; the minimum is %v: give it a unit, such as time.Second",
+				field.name, field.value, minTime)
+		}
+	}
+	return nil
+}
+
+// validateBunch returns an error if a field of Bunch is set that the world overwrites.
+func (c *Config) validateBunch() error {
+	for _, field := range []struct {
+		name   string
+		set    bool
+		remedy string
+	}{
+		{"Client", c.Bunch.Client, "leave it to the world"},
+		{"Random", c.Bunch.Random != nil, "leave it to the world"},
+		{"ReceiveLimit", c.Bunch.ReceiveLimit != 0, "set Config.ReceiveLimit instead"},
+		{"SendLimit", c.Bunch.SendLimit != 0, "set Config.SendLimit instead"},
+		{"KeepAlive", c.Bunch.KeepAlive != 0, "set Config.KeepAlive instead"},
+		{"Rate", c.Bunch.Rate != 0, "set Config.Rate instead"},
+	} {
+		if field.set {
+			return fmt.Errorf("rpc: Config.Bunch.%s is set: %s", field.name, field.remedy)
+		}
+	}
+	return nil
+}
+
+// minSendLimit is enough for the largest message.
+const minSendLimit = bunch.MaxBunchBytes
 
 // validateBudgets returns an error if the limit of a connection can't work with the budget of the
 // world.
@@ -529,6 +578,12 @@ func (c *Config) validateBudgets() error {
 	if c.ReceiveLimit > c.ReceiveBudget {
 		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the limit is %d (Config.ReceiveBudget): raise it or lower ReceiveLimit",
 			c.ReceiveLimit, c.ReceiveBudget)
+	}
+	if c.SendBudget < minSendLimit {
+		return fmt.Errorf("rpc: Config.SendBudget is %s; the minimum is %d", words.Bytes(c.SendBudget), minSendLimit)
+	}
+	if c.SendLimit < minSendLimit {
+		return fmt.Errorf("rpc: Config.SendLimit is %s; the minimum is %d", words.Bytes(c.SendLimit), minSendLimit)
 	}
 	if c.SendLimit > c.SendBudget {
 		return fmt.Errorf("rpc: Config.SendLimit is %d bytes; the limit is %d (Config.SendBudget): raise it or lower SendLimit",

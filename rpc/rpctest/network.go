@@ -42,6 +42,9 @@ const (
 	// defaultTickRate is the usual number of ticks per second of a game server.
 	defaultTickRate = 30
 
+	// maxTickRate is the highest number of ticks per second.
+	maxTickRate = 1000
+
 	// joinTime is the maximum time that a client may take to join.
 	joinTime = 30 * time.Second
 
@@ -164,8 +167,14 @@ func drawSeed(t testing.TB) uint64 {
 // random numbers should also draw them from this seed.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate sets the number of ticks per second, which is at least 1.
-func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
+// SetTickRate sets the number of ticks per second, from 1 to 1,000.
+func (n *Network) SetTickRate(hz int) {
+	n.t.Helper()
+	if hz < 1 || hz > maxTickRate {
+		n.t.Fatalf("rpctest: SetTickRate(%d): the rate must be 1 to %d", hz, maxTickRate)
+	}
+	n.interval = time.Second / time.Duration(hz)
+}
 
 // OnTick adds a simulation. fn is called in each tick, after the Dispatch of all worlds and before
 // their Flush, even if worlds are paused or have crashed. A simulation that should stop with its

@@ -199,6 +199,7 @@ var mistakes = map[string]struct {
 }{
 	"leak":  {func(*rpctest.Network) { go func() { <-make(chan bool) }() }, "TestMistakes: repeat with QUIVER_SEED=7"},
 	"panic": {func(*rpctest.Network) { panic("mistake") }, "TestMistakes: repeat with QUIVER_SEED=7"},
+	"rate":  {func(net *rpctest.Network) { net.SetTickRate(0) }, "rpctest: SetTickRate(0): the rate must be 1 to 1000"},
 	"dark":  {func(net *rpctest.Network) { net.Dark(nil, time.Second) }, "rpctest: nil connection"},
 	"two servers": {func(net *rpctest.Network) {
 		for range 2 {
