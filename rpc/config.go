@@ -176,8 +176,8 @@ type Config struct {
 	// and closes may use on this side until the other side has acknowledged them. If the other
 	// side's world stops ticking, it acknowledges no more than its ReceiveLimit, and the rest
 	// waits here. The minimum is 64 KiB. The default is 64 MiB, enough for 32,767 actors that open
-	// at once if the states of each take up to 1,090 bytes, and for 25,000 if they take up to 2,190.
-	// SendLimit is at most SendBudget, which lowers the default if it is less.
+	// at once if the states of each take up to 1,090 bytes, and for 25,000 if they take up to
+	// 2,190. SendLimit is at most SendBudget, which lowers the default if it is less.
 	//
 	// Each entry of a reliable buffer uses 192 bytes in addition to a block of 128 or 1,100 bytes,
 	// and a close uses 512 more. Transfers of package stream have limits of their own.
