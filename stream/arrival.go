@@ -116,9 +116,10 @@ func (a *arrival) onEnd(m end) error {
 		return nil
 	case a.endMessage != nil:
 		return fmt.Errorf("second end of transfer %d", m.id)
-	case h.kind == kindBlob && h.size >= 0 && m.size != h.size, m.count != h.count:
-		return fmt.Errorf("end of transfer %d has %d bytes and %d elements; its header has %d and %d",
-			m.id, m.size, m.count, h.size, h.count)
+	case h.size >= 0 && m.size != h.size:
+		return fmt.Errorf("end of transfer %d has %d bytes; its header has %d", m.id, m.size, h.size)
+	case m.count != h.count:
+		return fmt.Errorf("end of transfer %d has %d elements; its header has %d", m.id, m.count, h.count)
 	case len(m.sum) != h.hash.size():
 		return fmt.Errorf("end of transfer %d has a digest of %d bytes; a digest by %v has %d",
 			m.id, len(m.sum), h.hash, h.hash.size())

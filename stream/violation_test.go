@@ -70,7 +70,11 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		"end of another count": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
-		}, "has 1000 bytes and 1 elements"},
+		}, "end of transfer 1 has 1 elements; its header has 0"},
+		"end of another count, after a header without a size": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
+			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
+		}, "end of transfer 1 has 1 elements; its header has 0"},
 		"end twice": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
