@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer holds the messages that an incoming transfer sends to its sender: first the offset at
-// which to continue, then credit, and finally the end. The writer and the application determine
+// An answer decides which message an incoming transfer sends next to its sender: first the offset
+// at which to continue, then credit, and finally the end. The writer and the application determine
 // what they contain, and the world's goroutine sends them.
 type answer struct {
 	in *incoming
@@ -46,43 +46,36 @@ func (a *answer) resume(reply accept) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over means that it was the last message
-// about the transfer.
-func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
+// sendNext sends the message that is due, if there is one. isLast means that no more messages about
+// the transfer will follow.
+func (a *answer) sendNext(pipe *rpc.Actor, now time.Time) (sent, isLast bool, err error) {
 	in := a.in
-	if !in.known {
-		return false, false, nil
-	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case in.finished && in.err != nil:
+	case !in.known: // nothing is sent before the header has arrived
+		return false, false, nil
+	case in.err != nil:
 		return true, true, sendReject.call(pipe, failureOf(in.err).stop(in.header.id))
 	case a.reply != nil && !a.replied:
-		return true, false, a.accept(pipe, now)
+		return true, false, a.sendReply(pipe, now)
 	case in.finished:
 		return true, true, sendDone.call(pipe, done{in.header.id})
 	case !a.replied: // the writer doesn't know yet how much is stored
 		return false, false, nil
 	}
-	sent, err = a.grant(pipe, now)
-	if a.credit.consumed != a.credit.reported {
+	sent, err = a.sendGrantIfDue(pipe, now)
+	if a.credit.unreported() {
 		a.remind.set(in.peer, progressInterval) // it's too little, or too early, for a report
 	}
 	return sent, false, err
 }
 
-// accept answers the header with the first credit. The caller holds mu.
-func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
-	arrival := &a.in.arrival
+// sendReply answers the header with the first credit. The caller holds mu.
+func (a *answer) sendReply(pipe *rpc.Actor, now time.Time) error {
 	a.replied = true
-	arrival.uncountEarly()
-
-	// Until now the sender could not continue, perhaps because the transfer was waiting for memory,
-	// so measure its use of the credit from now on.
-	arrival.usage = newUsage(time.Now(), arrival.parts.next)
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
-	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
+	a.in.arrival.onReply(a.credit.limit)
 
 	// The limit may be lower than what the sender has already sent, because no more memory than
 	// this has been promised.
@@ -91,19 +84,19 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant sends a grant if more credit or a report of progress is due. The caller holds mu.
-func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
-	in, s := a.in, a.in.peer.streams
-	moved := a.credit.due() || a.credit.consumed != a.credit.reported
-	if moved && !a.cover(a.credit.ahead) {
+// sendGrantIfDue sends a grant if more credit or a report of progress is due. The caller holds mu.
+func (a *answer) sendGrantIfDue(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
+	in := a.in
+	mayBeDue := a.credit.due() || a.credit.unreported()
+	if mayBeDue && !a.cover(a.credit.ahead) {
 		return false, nil // there isn't enough memory, so the sender has to wait
 	}
-	growTime := func() time.Duration { return s.growTime(in.peer.conn) }
-	limit, due := a.credit.grant(now, growTime, a.cover)
+	growTime := func() time.Duration { return in.peer.streams.growTime(in.peer.conn) }
+	limit, due := a.credit.nextLimit(now, growTime, a.cover)
 	if !due {
 		return false, nil
 	}
-	in.arrival.parts.limit = max(in.arrival.parts.limit, limit)
+	in.arrival.parts.raiseLimit(limit)
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
@@ -120,6 +113,22 @@ func (a *answer) cover(ahead int64) bool {
 	}
 	a.promised += missing
 	return true
+}
+
+// renewPromise gets the memory back that takeBack has withdrawn because the sender wasn't using it,
+// if there is enough. It's called when the sender uses its credit again. The caller holds mu.
+func (a *answer) renewPromise() {
+	if a.replied {
+		a.cover(a.credit.ahead)
+	}
+}
+
+// withdraw gives back the memory that was promised for the credit, except for needed bytes.
+func (a *answer) withdraw(needed int64) {
+	if unused := a.promised - needed; unused > 0 {
+		a.in.peer.account.Withdraw(unused)
+		a.promised = needed
+	}
 }
 
 // markConsumed is called when the application has consumed something. It wakes the world

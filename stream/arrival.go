@@ -2,8 +2,11 @@ package stream
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/budget"
 )
 
 // An arrival is the queue between the network and the writer of an incoming transfer. The world's
@@ -12,7 +15,10 @@ import (
 //
 // Its fields are guarded by incoming.mu, except early.
 type arrival struct {
-	in *incoming
+	in       *incoming
+	receiver *receiver       // counts parts, and bytes that arrive early
+	account  *budget.Account // charged for parts and for blocks that the writer has taken
+	maxBytes int64           // maximum size of the content
 
 	parts      assembly
 	endMessage *end  // size and digest of the content; nil until it arrives
@@ -28,25 +34,36 @@ type arrival struct {
 	early int64
 }
 
+// init prepares the arrival of a new transfer.
+func (a *arrival) init(in *incoming) {
+	*a = arrival{
+		in:       in,
+		receiver: &in.peer.receiver,
+		account:  in.peer.account,
+		maxBytes: in.peer.streams.config.maxBytes(),
+		parts:    assembly{limit: in.peer.receiver.earlyLimit()},
+		usage:    newUsage(time.Now(), 0),
+		changed:  sync.Cond{L: &in.mu},
+	}
+}
+
 // add adds a part, on the world's goroutine. It returns an error if the sender broke the
 // protocol, but not if the transfer merely fails.
 func (a *arrival) add(p part) error {
-	in := a.in
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.finished {
-		in.peer.receiver.late++
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	if a.in.finished {
+		a.receiver.countLate()
 		return nil
 	}
-	maxBytes := in.peer.streams.config.maxBytes()
-	if p.offset+int64(len(p.data)) > maxBytes {
-		in.finishLocked(fmt.Errorf("%w: content exceeds %d bytes (stream.Config.MaxBytes)", ErrTooLarge, maxBytes))
+	if p.end() > a.maxBytes {
+		a.in.finishLocked(fmt.Errorf("%w: content exceeds %d bytes (stream.Config.MaxBytes)", ErrTooLarge, a.maxBytes))
 		return nil
 	}
 	if err := a.countEarly(len(p.data)); err != nil {
 		return err
 	}
-	in.peer.receiver.bytes += uint64(len(p.data))
+	a.receiver.countPart(p)
 	a.changed.Signal()
 	if err := a.addCharged(p); err != nil {
 		return err
@@ -62,48 +79,47 @@ func (a *arrival) countEarly(n int) error {
 		return nil
 	}
 	a.early += int64(n)
-	return a.in.peer.receiver.addEarly(int64(n))
+	return a.receiver.addEarly(int64(n))
 }
 
 // uncountEarly stops counting the early bytes. It's called when the answer is sent, and when the
 // transfer is removed.
 func (a *arrival) uncountEarly() {
-	a.in.peer.receiver.removeEarly(a.early)
+	a.receiver.removeEarly(a.early)
 	a.early = 0
 }
 
 // addCharged adds a part and charges the account for its memory. If there isn't enough, it
 // refuses the transfer. The caller holds mu.
 func (a *arrival) addCharged(p part) error {
-	peer := a.in.peer
-	before, next := a.parts.held, a.parts.next
-	if err := a.parts.add(p); err != nil {
+	next := a.parts.next
+	memory, err := a.parts.add(p)
+	if err != nil {
 		return err
 	}
 	a.usage.move(time.Now(), next, a.parts.next)
-	if a.in.answer.replied {
-		// takeBack may have withdrawn memory that the sender wasn't using but is using now.
-		a.in.answer.cover(a.in.answer.credit.ahead)
-	}
-	more := a.parts.held - before
-	if more > 0 && peer.receiver.charge(more) {
-		return nil
-	}
-	// Either there is no room, or the part took no more memory. Charge for it in any case, because
-	// we hold it until the transfer ends.
-	peer.account.MustHold(more)
-	if more > 0 {
-		a.in.finishLocked(peer.receiver.noMemory())
+	a.in.answer.renewPromise()
+	if !a.receiver.charge(memory) {
+		a.in.finishLocked(a.receiver.noMemory())
 	}
 	return nil
 }
 
-// resume discards the content before offset, because the store has it. The caller holds mu.
-func (a *arrival) resume(offset int64) {
-	before := a.parts.held
-	a.parts.resume(offset)
-	a.in.peer.account.MustHold(a.parts.held - before)
+// onReply is called when the header is answered. Content below limit may arrive from now on. The
+// caller holds mu.
+func (a *arrival) onReply(limit int64) {
+	a.uncountEarly()
+	a.parts.raiseLimit(limit)
+	// Until now the sender could not continue, perhaps because the transfer was waiting for memory,
+	// so measure its use of the credit from now on.
+	a.usage = newUsage(time.Now(), a.parts.next)
 }
+
+// resume discards the content before offset, because the store has it. The caller holds mu.
+func (a *arrival) resume(offset int64) { a.account.MustHold(a.parts.resume(offset)) }
+
+// recentBytes returns how many bytes have recently arrived in order. The caller holds mu.
+func (a *arrival) recentBytes(now time.Time) int64 { return a.usage.measure(now, a.parts.next) }
 
 // onEnd is called with the end message, on the world's goroutine. It returns an error if the
 // sender broke the protocol.
@@ -168,25 +184,23 @@ func (a *arrival) contentSize() int64 {
 	return a.in.header.size
 }
 
-// next waits for the next block in order and returns it, or returns nil after the last block. The
-// caller owns the block and must be the writer's goroutine.
+// next waits for the next block in order, on the writer's goroutine. The caller owns the block.
+// After the last block, next returns io.EOF.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	for {
-		allArrived := a.endMessage != nil && a.parts.next == a.endMessage.size
-		switch {
+		switch m := a.endMessage; {
 		case a.in.finished:
 			return nil, a.in.endedLocked()
-		case a.endMessage != nil && a.parts.next > a.endMessage.size:
-			return nil, fmt.Errorf("%w: sender hashed %d bytes, but %d arrived",
-				ErrDigest, a.endMessage.size, a.parts.next)
+		case m != nil && a.parts.next > m.size:
+			return nil, fmt.Errorf("%w: sender hashed %d bytes, but %d arrived", ErrDigest, m.size, a.parts.next)
+		case m != nil && a.parts.next == m.size && len(a.parts.ready) == 0:
+			return nil, io.EOF
 		case a.in.delivery.room() && len(a.parts.ready) > 0:
 			b := a.parts.take()
 			a.takenBytes += b.cost()
 			return b, nil
-		case allArrived && len(a.parts.ready) == 0:
-			return nil, nil
 		}
 		a.changed.Wait()
 	}
@@ -220,12 +234,15 @@ func (a *arrival) isLast(b *block) bool {
 // mu.
 func (a *arrival) drop(cost int64) {
 	a.takenBytes -= cost
-	a.in.peer.account.Drop(cost)
+	a.account.Drop(cost)
 }
+
+// chargedBytes returns how much memory the account charges for the content. The caller holds mu.
+func (a *arrival) chargedBytes() int64 { return a.parts.held + a.takenBytes }
 
 // free frees all memory when the transfer ends, and wakes the writer. The caller holds mu.
 func (a *arrival) free() {
-	a.in.peer.account.Drop(a.parts.held + a.takenBytes)
+	a.account.Drop(a.chargedBytes())
 	a.takenBytes = 0
 	a.parts.free()
 	a.changed.Broadcast()

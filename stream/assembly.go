@@ -31,31 +31,38 @@ type assembly struct {
 	held   int64    // memory of ready and parked, in bytes
 }
 
-// add adds a copy of p, without the bytes that are stored already.
-func (a *assembly) add(p part) error {
-	last := p.offset + int64(len(p.data))
-	if last > a.limit {
-		return fmt.Errorf("%w: part has bytes %d to %d; the limit is %d", errNoCredit, p.offset, last, a.limit)
+// raiseLimit lets the sender send content up to limit. A limit is never lowered, because the sender
+// may have used it already.
+func (a *assembly) raiseLimit(limit int64) { a.limit = max(a.limit, limit) }
+
+// add adds a copy of p, without the bytes that are stored already. The memory that this takes may be
+// 0, or even negative, because small parts are joined.
+func (a *assembly) add(p part) (memory int64, err error) {
+	before := a.held
+	if p.end() > a.limit {
+		return 0, fmt.Errorf("%w: part has bytes %d to %d; the limit is %d", errNoCredit, p.offset, p.end(), a.limit)
 	}
-	if last <= a.base {
-		return nil // sent before the sender knew that we have these bytes
+	if p.end() <= a.base {
+		return 0, nil // sent before the sender knew that we have these bytes
 	}
 	if p.offset < a.base {
 		p.data = p.data[a.base-p.offset:]
 		p.offset = a.base
 	}
 	if p.offset == a.next {
-		return a.extend(p)
+		err = a.extend(p)
+	} else {
+		err = a.park(p)
 	}
-	return a.park(p)
+	return a.held - before, err
 }
 
 // extend adds the part that begins at next, and the parked parts that now follow.
 func (a *assembly) extend(p part) error {
-	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
+	if len(a.parked) > 0 && p.end() > a.parked[0].offset {
 		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
 	}
-	a.next += int64(len(p.data))
+	a.next = p.end()
 	a.queue(p)
 	n := 0
 	for n < len(a.parked) && a.parked[n].offset == a.next {
@@ -119,9 +126,8 @@ func (a *assembly) park(p part) error {
 	}
 	byOffset := func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) }
 	i, found := slices.BinarySearchFunc(a.parked, p.offset, byOffset)
-	last := p.offset + int64(len(p.data))
 	overlapsPrevious := i > 0 && a.parked[i-1].end() > p.offset
-	overlapsNext := i < len(a.parked) && a.parked[i].offset < last
+	overlapsNext := i < len(a.parked) && a.parked[i].offset < p.end()
 	switch {
 	case found, overlapsPrevious, overlapsNext:
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
@@ -142,8 +148,10 @@ func (a *assembly) end() int64 {
 	return a.next
 }
 
-// resume discards everything before base, because the store has it.
-func (a *assembly) resume(base int64) {
+// resume discards everything before base, because the store has it. The memory that
+// this takes is usually negative, because blocks are freed.
+func (a *assembly) resume(base int64) (memory int64) {
+	before := a.held
 	a.base = base
 	a.next = max(a.next, base)
 	a.ready = trimAll(a.ready, base)
@@ -159,6 +167,7 @@ func (a *assembly) resume(base int64) {
 		a.queueParked(a.parked[0])
 		a.parked = a.parked[1:]
 	}
+	return a.held - before
 }
 
 // take removes and returns the next block in order, or returns nil if there is none. The caller

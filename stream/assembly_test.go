@@ -15,6 +15,12 @@ func partOf(all []byte, offset, end int) part {
 	return part{id: 1, offset: int64(offset), data: all[offset:end]}
 }
 
+// add adds a part, whatever memory it takes.
+func add(a *assembly, p part) error {
+	_, err := a.add(p)
+	return err
+}
+
 // takeAll empties the assembly.
 func takeAll(a *assembly) (got []byte) {
 	for b := a.take(); b != nil; b = a.take() {
@@ -38,7 +44,7 @@ func TestAssemblyOrdersParts(t *testing.T) {
 		a := assembly{limit: int64(len(all))}
 		var got []byte
 		for _, p := range parts {
-			require.NoError(t, a.add(p))
+			require.NoError(t, add(&a, p))
 			if random.IntN(2) == 0 {
 				got = append(got, takeAll(&a)...)
 			}
@@ -53,18 +59,18 @@ func TestAssemblyResumesAnywhere(t *testing.T) {
 	for base := int64(0); base <= 1000; base += 50 {
 		a := assembly{limit: 1000}
 		t.Log("# parts come before the base is known, and after it")
-		require.NoError(t, a.add(partOf(all, 300, 400)))
-		require.NoError(t, a.add(partOf(all, 0, 120)))
-		require.NoError(t, a.add(partOf(all, 600, 610)))
+		require.NoError(t, add(&a, partOf(all, 300, 400)))
+		require.NoError(t, add(&a, partOf(all, 0, 120)))
+		require.NoError(t, add(&a, partOf(all, 600, 610)))
 		a.resume(base)
 		held := int64(0)
 		for _, b := range append(slices.Clone(a.ready), a.parked...) {
 			held += b.cost()
 		}
 		require.Equal(t, held, a.held)
-		require.NoError(t, a.add(partOf(all, 120, 300)))
-		require.NoError(t, a.add(partOf(all, 400, 600)))
-		require.NoError(t, a.add(partOf(all, 610, 1000)))
+		require.NoError(t, add(&a, partOf(all, 120, 300)))
+		require.NoError(t, add(&a, partOf(all, 400, 600)))
+		require.NoError(t, add(&a, partOf(all, 610, 1000)))
 		require.True(t, bytes.Equal(all[base:], takeAll(&a)), "base %d", base)
 		require.Zero(t, a.held)
 	}
@@ -73,15 +79,15 @@ func TestAssemblyResumesAnywhere(t *testing.T) {
 func TestAssemblyRefuses(t *testing.T) {
 	all := content(1000)
 	a := assembly{limit: 900}
-	require.ErrorIs(t, a.add(partOf(all, 800, 901)), errNoCredit)
-	require.NoError(t, a.add(partOf(all, 0, 100)))
-	require.NoError(t, a.add(partOf(all, 200, 300)))
-	require.NoError(t, a.add(partOf(all, 400, 500)))
+	require.ErrorIs(t, add(&a, partOf(all, 800, 901)), errNoCredit)
+	require.NoError(t, add(&a, partOf(all, 0, 100)))
+	require.NoError(t, add(&a, partOf(all, 200, 300)))
+	require.NoError(t, add(&a, partOf(all, 400, 500)))
 	for _, overlap := range [][2]int{{0, 100}, {50, 60}, {99, 150}, {200, 300}, {250, 350}, {299, 300}, {350, 450}, {310, 600}, {100, 201}} {
-		require.ErrorIs(t, a.add(partOf(all, overlap[0], overlap[1])), errOverlap, "%v", overlap)
+		require.ErrorIs(t, add(&a, partOf(all, overlap[0], overlap[1])), errOverlap, "%v", overlap)
 	}
-	require.NoError(t, a.add(partOf(all, 100, 200)))
-	require.NoError(t, a.add(partOf(all, 300, 400)))
+	require.NoError(t, add(&a, partOf(all, 100, 200)))
+	require.NoError(t, add(&a, partOf(all, 300, 400)))
 	require.True(t, bytes.Equal(all[:500], takeAll(&a)))
 }
 
@@ -90,14 +96,14 @@ func TestAssemblyBoundsSmallParts(t *testing.T) {
 	a := assembly{limit: 100_000}
 	var err error
 	for at := 1; err == nil && at < len(all); at += 2 {
-		err = a.add(partOf(all, at, at+1))
+		err = add(&a, partOf(all, at, at+1))
 	}
 	require.ErrorIs(t, err, errParked)
 	require.Len(t, a.parked, maxParked)
 
 	a = assembly{limit: 100_000}
 	for at := range all {
-		require.NoError(t, a.add(partOf(all, at, at+1)))
+		require.NoError(t, add(&a, partOf(all, at, at+1)))
 	}
 	require.LessOrEqual(t, len(a.ready), len(all)/partBytes+1)
 
@@ -114,9 +120,9 @@ func TestAssemblyBoundsSmallParts(t *testing.T) {
 
 func TestAssemblyKeepsElementsTogether(t *testing.T) {
 	a := assembly{limit: 100}
-	require.NoError(t, a.add(part{offset: 0, index: 0, count: 2, data: []byte("aabb")}))
-	require.NoError(t, a.add(part{offset: 4, index: 2, count: 1, data: []byte("cc")}))
-	require.NoError(t, a.add(part{offset: 6, index: 9, count: 1, data: []byte("xx")}))
+	require.NoError(t, add(&a, part{offset: 0, index: 0, count: 2, data: []byte("aabb")}))
+	require.NoError(t, add(&a, part{offset: 4, index: 2, count: 1, data: []byte("cc")}))
+	require.NoError(t, add(&a, part{offset: 6, index: 9, count: 1, data: []byte("xx")}))
 	b := a.take()
 	require.Equal(t, 3, b.count)
 	b = a.take()

@@ -69,12 +69,16 @@ func (c *credit) due() bool {
 	return isLarge || isUrgent
 }
 
-// grant returns the limit to send to the sender, and records it as sent. ok is false if nothing
+// unreported reports whether the application has consumed something since the newest grant.
+func (c *credit) unreported() bool { return c.consumed != c.reported }
+
+// nextLimit returns the limit to send to the sender, and records it as sent. ok is false if nothing
 // needs to be sent.
 //
 // growTime returns the time within which the application must consume half of ahead for ahead to
-// double. grant calls cover to get the memory for that, which returns false if there isn't enough.
-func (c *credit) grant(
+// double. nextLimit calls cover to get the memory for that, which returns false if there isn't
+// enough.
+func (c *credit) nextLimit(
 	now time.Time, growTime func() time.Duration, cover func(ahead int64) bool,
 ) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
@@ -88,7 +92,7 @@ func (c *credit) grant(
 	}
 
 	limit = c.consumed + c.ahead
-	reportDue := c.consumed != c.reported && now.Sub(c.reportedTime) >= progressInterval
+	reportDue := c.unreported() && now.Sub(c.reportedTime) >= progressInterval
 	if !c.due() && !reportDue {
 		return 0, false
 	}

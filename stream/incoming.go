@@ -107,13 +107,10 @@ func newIncoming(p *Peer, id uint64) *incoming {
 		store:  p.streams.config.Store,
 		done:   make(chan struct{}),
 	}
-	in.arrival.in = in
+	in.arrival.init(in)
 	in.delivery.in = in
-	in.answer.in = in
-	in.arrival.changed.L = &in.mu
 	in.delivery.ready.L = &in.mu
-	in.arrival.parts.limit = p.receiver.earlyLimit()
-	in.arrival.usage = newUsage(time.Now(), 0)
+	in.answer.in = in
 	return in
 }
 
@@ -209,12 +206,6 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
-// withdraw gives back the memory that was promised for the transfer's credit.
-func (in *incoming) withdraw() {
-	in.peer.account.Withdraw(in.answer.promised)
-	in.answer.promised = 0
-}
-
 // waitsForSender reports whether only the sender can advance the transfer, because neither the
 // writer nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
@@ -235,15 +226,12 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 		return since, false
 	}
 
-	recent := in.arrival.usage.measure(now, in.arrival.parts.next)
+	recent := in.arrival.recentBytes(now)
 	needed := int64(0)
 	if recent > 0 {
 		needed = heldBytes(min(recent, in.answer.credit.ahead))
 	}
-	if unused := in.answer.promised - needed; unused > 0 {
-		in.peer.account.Withdraw(unused)
-		in.answer.promised = needed
-	}
+	in.answer.withdraw(needed)
 	return in.arrival.usage.lastArrival, recent == 0 || recent < in.arrival.parts.held
 }
 
@@ -251,7 +239,7 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 func (in *incoming) chargedBytes() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.records + in.arrival.parts.held + in.arrival.takenBytes + in.delivery.borrowed
+	return in.records + in.arrival.chargedBytes() + in.delivery.borrowed
 }
 
 // owner implements holder.
@@ -265,7 +253,7 @@ func (in *incoming) evict(idle time.Duration) {
 	in.finish(fmt.Errorf("%w: no usable content arrived for %v, "+
 		"and other transfers need its memory; all peers may use %d bytes (stream.Config.MaxMemory)",
 		ErrRejected, idle, in.peer.streams.config.maxMemory()))
-	in.withdraw()
+	in.answer.withdraw(0)
 }
 
 // bytesReceived returns the number of bytes received on the transfer's connection. A transfer from
@@ -326,15 +314,13 @@ func (in *incoming) progressLocked() Progress {
 	p := Progress{
 		Sent:    in.arrival.parts.next,
 		Acked:   in.delivery.consumedUnits,
-		Total:   in.header.total(),
+		Total:   in.arrival.contentSize(),
 		Resumed: in.answer.resumed,
 	}
-	switch {
-	case in.header.kind == kindArray:
+	if in.header.kind == kindArray {
 		// Parts have offsets in bytes, so elements can only be counted once they're decoded.
 		p.Sent = p.Acked + in.delivery.waitingUnits()
-	case in.arrival.endMessage != nil:
-		p.Total = in.arrival.endMessage.size
+		p.Total = in.header.count
 	}
 	return p
 }

@@ -27,6 +27,9 @@ type part struct {
 	data   []byte // bytes of a blob, or encoded elements of an array
 }
 
+// end returns the offset at which the part's data ends in the content.
+func (p part) end() int64 { return p.offset + int64(len(p.data)) }
+
 func appendPartHeader(b []byte, p part) []byte {
 	b = binary.AppendUvarint(b, p.id)
 	b = binary.AppendUvarint(b, uint64(p.offset))

@@ -51,8 +51,8 @@ func (r *receiver) deliver() {
 // there was one. It removes a transfer after sending its last message.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
-		sent, over, err := in.answer.send(pipe, now)
-		if over {
+		sent, isLast, err := in.answer.sendNext(pipe, now)
+		if isLast {
 			r.receiving = slices.Delete(r.receiving, i, i+1)
 			r.peer.live.remove(in)
 			r.settle(in)
@@ -360,7 +360,7 @@ func (r *receiver) evict(idle time.Duration) {
 func (r *receiver) withdrawFailed() {
 	for _, in := range r.receiving {
 		if in.cause() != nil {
-			in.withdraw()
+			in.answer.withdraw(0)
 		}
 	}
 }
@@ -368,20 +368,34 @@ func (r *receiver) withdrawFailed() {
 // settle gives back everything that a removed transfer still has: promised memory, the memory of
 // its records, and its share of early.
 func (r *receiver) settle(in *incoming) {
-	in.withdraw()
+	in.answer.withdraw(0)
 	r.peer.account.Repay(in.records)
 	in.arrival.uncountEarly()
 }
 
-// charge charges n bytes of content to the account. It returns false if there is no room.
-func (r *receiver) charge(n int64) bool {
-	if r.peer.account.Hold(n, false) {
+// countPart counts a part that a transfer accepted, and countLate one whose transfer had ended.
+func (r *receiver) countPart(p part) { r.bytes += uint64(len(p.data)) }
+func (r *receiver) countLate()       { r.late++ }
+
+// charge charges n bytes of content to the account, even if there is no room for them, because
+// their transfer holds them until it ends. It reports whether there was room.
+func (r *receiver) charge(n int64) (hadRoom bool) {
+	account := r.peer.account
+	if n <= 0 { // joining parts frees memory
+		account.MustHold(n)
+		return true
+	}
+	if account.Hold(n, false) {
 		return true
 	}
 	// There must be room for early parts, because we allowed the peer to send them, and it can't
 	// resend them. HoldBeyond only fails if one of the peer's transfers has stalled and holds more
 	// than is still promised to it.
-	return r.earlyShare > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.earlyShare))
+	if r.earlyShare > 0 && account.HoldBeyond(n, heldBytes(r.earlyShare)) {
+		return true
+	}
+	account.MustHold(n)
+	return false
 }
 
 // onPart is called with a part that has arrived on a lane (a channel reserved for parts) or as a

@@ -71,11 +71,11 @@ func (w *writer) receive() error {
 func (w *writer) receiveBlocks(dest *body) error {
 	for {
 		b, err := w.in.arrival.next()
+		if err == io.EOF { // the previous block was the last, but was delivered since we couldn't tell
+			return w.conclude(dest, nil)
+		}
 		if err != nil {
 			return err
-		}
-		if b == nil { // the previous block was the last, but was delivered since we couldn't tell
-			return w.conclude(dest, nil)
 		}
 
 		if _, err := dest.Write(b.payload()); err != nil {
