@@ -16,12 +16,12 @@ type compiler struct {
 
 	enclosing    []reflect.Type // structs that contain the type being compiled, to detect recursion
 	scalars      int            // scalars in the field so far, each encoded as at least one byte
-	hasReference bool           // the field is or contains a reference
+	hasReference bool           // the field is or contains a reference; becomes Field.Reference
 }
 
 // A tagRest holds the items of a field's tag that the enclosing types haven't used.
 type tagRest struct {
-	bounds []int
+	bounds []int  // outermost first; bound removes each as it's used, and checkUsed refuses the rest
 	scale  *scale // from the field's own tag, or else from that of an enclosing field
 	unit   bool
 }
@@ -39,8 +39,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
 	}
 	if !f.IsExported() {
-		return nil, t, fmt.Errorf("%s: unexported fields cannot be replicated: "+
-			"export it, or move it out of the state", path)
+		return nil, t, fmt.Errorf("%s: field is unexported: export it, or move it out of the state", path)
 	}
 	rest := &tagRest{bounds: t.bounds, scale: cmp.Or(t.scale, outer), unit: t.unit}
 	compiled, err := c.form(f.Type, path, rest)
@@ -84,7 +83,8 @@ func (c *compiler) form(t reflect.Type, path string, rest *tagRest) (form, error
 	return f, nil
 }
 
-// scalar makes the form of a type that contains no other types.
+// scalar makes the form of a type that contains no other types. Only a string uses a bound, and
+// only numbers use a scale.
 func (c *compiler) scalar(t reflect.Type, rest *tagRest) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
@@ -126,7 +126,8 @@ func floatForm(t reflect.Type, s *scale) (form, error) {
 }
 
 // unitForm makes the form of a direction. ok is false unless t consists of three floats of the
-// same type. If they are the fields of a struct, their own tags are ignored.
+// same type. If they are the fields of a struct, their own tags are ignored, because a direction is
+// encoded as a whole.
 func unitForm(t reflect.Type) (f form, ok bool) {
 	var fields []int
 	switch {
@@ -179,11 +180,14 @@ func (c *compiler) list(t reflect.Type, path string, rest *tagRest) (form, error
 // sequence makes the form of the elements of an array or slice.
 func (c *compiler) sequence(t reflect.Type, path string, rest *tagRest) (sequence, error) {
 	elem, err := c.form(t.Elem(), path+"[]", rest)
-	_, raw := elem.(*octet)
-	return sequence{elem, raw && t.Elem().Kind() == reflect.Uint8}, err
+	// Bytes are copied in one piece. An int8 is an octet as well, but reflect doesn't count it as a
+	// byte. A byte with a range is encoded in another form.
+	_, isOctet := elem.(*octet)
+	return sequence{elem, isOctet && t.Elem().Kind() == reflect.Uint8}, err
 }
 
-// record makes the form of a struct inside a field.
+// record makes the form of a struct inside a field. A struct that contains itself, which is possible
+// through a slice, is refused because compiling it would never end.
 func (c *compiler) record(t reflect.Type, path string, rest *tagRest) (form, error) {
 	switch {
 	case t == timeType:
@@ -225,7 +229,7 @@ func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part,
 	return part{name: f.Name, index: f.Index[0], form: compiled}, nil
 }
 
-// bound takes the next bound from the tag, for a string or slice of type t.
+// bound removes the next bound from the tag and returns it, for a string or slice of type t.
 func (r *tagRest) bound(t reflect.Type) (int, error) {
 	if len(r.bounds) == 0 {
 		return 0, fmt.Errorf("%v needs a bound: add quiver:\"max=…\" with its maximum number of %s, and each=… for each level inside the field",

@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 		{make(chan int), "", "struct.F: chan cannot be replicated: move it out of the state"},
 		{uintptr(0), "", "struct.F: uintptr cannot be replicated: move it out of the state"},
 		{complex64(0), "", "struct.F: complex numbers cannot be replicated: use two floats"},
-		{inside{}, "", "struct.F.hidden: unexported fields cannot be replicated: export it, or move it out of the state"},
+		{inside{}, "", "struct.F.hidden: field is unexported: export it, or move it out of the state"},
 		{time.Time{}, "", "struct.F: time.Time cannot be replicated: use an int64 with its UnixMilli, or a time.Duration"},
 		{"", "", `struct.F: string needs a bound: add quiver:"max=…" with its maximum number of bytes, and each=… for each level inside the field`},
 		{[]int{}, "", `struct.F: slice needs a bound: add quiver:"max=…" with its maximum number of elements, and each=… for each level inside the field`},
