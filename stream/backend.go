@@ -85,7 +85,7 @@ const sliceQueueTime = 5 * time.Millisecond
 
 // slicePartBytes is the payload of a full part. Together with the longest header, it fills a
 // whole number of slices.
-const slicePartBytes = slices.PartSlices*slices.Size - maxPartHeader
+const slicePartBytes = slices.SlicesPerPart*slices.Size - maxPartHeader
 
 // A route carries the parts of transfers to the peer. The parts may arrive in any order. A route is
 // used on the world's goroutine only.

@@ -326,7 +326,7 @@ func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	if !overLimit() {
 		return since, false
 	}
-	s.yield()
+	s.dropRepairs()
 	return s.usage.lastArrival, overLimit()
 }
 

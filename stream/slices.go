@@ -38,7 +38,7 @@ func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtoc
 func (s *sliceRoute) prepare() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
-		open = s.link.Open(s.queue)
+		open = s.link.CanSend(s.queue)
 		unmeasured = s.link.Unmeasured()
 	})
 	if unmeasured {
@@ -69,16 +69,16 @@ func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queu
 func (s *sliceRoute) setEnded(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
-		extend.Drive(s.conn, func() { s.link.End(ended) })
+		extend.Drive(s.conn, func() { s.link.SetNoMore(ended) })
 	}
 }
 
 // discard frees everything that the peer has sent. It's called when the connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees received repair slices that are still waiting for other slices of their chunk. They
-// are dispensable, since the peer resends whatever they would have restored.
-func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
+// dropRepairs frees received repair slices that are still waiting for other slices of their chunk.
+// They are dispensable, since the peer resends whatever they would have restored.
+func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
 
 // receive calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) receive(handle func(message []byte)) {

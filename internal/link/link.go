@@ -103,7 +103,7 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	for _, e := range extensions {
 		l.slots = append(l.slots, slot{
 			Machine: e, extension: e,
-			first: e.FirstByte(), second: e.SecondByte(),
+			first: e.FirstByte(), second: e.OtherFirstByte(),
 		})
 	}
 	l.limiter.rate = cfg.Rate

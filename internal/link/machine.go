@@ -113,9 +113,9 @@ type Play interface {
 type Extension interface {
 	Machine
 
-	// SecondByte returns an alternative first byte of datagrams for this machine, or the same as
+	// OtherFirstByte returns the other first byte of datagrams for this machine, or the same as
 	// FirstByte if there's only one. It never changes.
-	SecondByte() byte
+	OtherFirstByte() byte
 
 	// Arrived returns the time when the newest acknowledged datagram was sent, or the zero time if
 	// the peer hasn't acknowledged any.

@@ -30,7 +30,7 @@ var (
 
 	// rareAcks is the pace on a path that does report fates. One ack per full part is enough there,
 	// since the carrier's own feedback covers every packet and our acks only free memory.
-	rareAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
+	rareAcks = ackPace{every: SlicesPerPart, delay: 20 * time.Millisecond}
 )
 
 // ackDelay is the maximum delay of an ack on a path that doesn't report fates. The peer's loss

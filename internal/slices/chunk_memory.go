@@ -10,22 +10,22 @@ import (
 // A chunkMemory charges a receiver and its chunks to the connection's account. If there's no room
 // for a chunk, it's neither stored nor charged.
 //
-// The receiver has a place for each chunk that it can hold at a time, from the next one in order. A
-// place takes memory even before its chunk has begun to arrive.
+// The receiver has a record for each chunk that it can hold at a time, from the next one in order.
+// A record takes memory even before its chunk has begun to arrive.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // at least Places once there is a receiver
+	records  int             // at least InitialRecords once there is a receiver
 }
 
 const (
-	// ReceiverBytes is the memory that a chunk.Receiver uses, excluding its chunks. That's for the
-	// first Places places, and for its list of the last 1,024 chunks that were delivered.
+	// ReceiverBytes is the memory that a chunk.Receiver uses, excluding its chunks. That's for
+	// InitialRecords records, and for its list of the last 1,024 chunks that were delivered.
 	ReceiverBytes = 52 << 10
 
-	// placeBytes is the memory for each additional place: the receiver's record of a chunk, and an
-	// entry in its list of memory for later chunks.
-	placeBytes = 128
+	// recordBytes is the memory for each additional record, with its entry in the receiver's list
+	// of memory for later chunks.
+	recordBytes = 128
 )
 
 // ensureReceiver creates the receiver if there is none, and reports whether there was room for it.
@@ -41,7 +41,7 @@ func (c *chunkMemory) ensureReceiver() bool {
 	if err != nil {
 		panic(err) // can't happen, because config is valid
 	}
-	c.receiver, c.places = r, Places
+	c.receiver, c.records = r, InitialRecords
 	return true
 }
 
@@ -62,7 +62,7 @@ func (c *chunkMemory) insertFirst(now time.Time, s chunk.Slice, ahead int, await
 	return true
 }
 
-// charge charges the account for the content of a chunk with that many slices, and for the places
+// charge charges the account for the content of a chunk with that many slices, and for the records
 // that must be added until the chunk has one. It reports whether there was room.
 func (c *chunkMemory) charge(count, ahead int, awaited bool) bool {
 	if !c.account.Hold(ChunkBytes(count), awaited) {
@@ -75,21 +75,21 @@ func (c *chunkMemory) charge(count, ahead int, awaited bool) bool {
 	return true
 }
 
-// grow adds places, if necessary, until there is one for a chunk with ahead chunks before it. It
-// reports whether there was room for them. A receiver never has more than Pipeline places.
+// grow adds records, if necessary, until there is one for a chunk with ahead chunks before it. It
+// reports whether there was room for them. A receiver never has more than Pipeline records.
 func (c *chunkMemory) grow(ahead int) bool {
-	if ahead < c.places || ahead >= Pipeline {
+	if ahead < c.records || ahead >= Pipeline {
 		return true
 	}
-	places := c.places
-	for places <= ahead {
-		places *= 2
+	records := c.records
+	for records <= ahead {
+		records *= 2
 	}
-	if !c.account.Borrow(int64(places-c.places)*placeBytes, false) {
+	if !c.account.Borrow(int64(records-c.records)*recordBytes, false) {
 		return false
 	}
-	c.receiver.SetReceiveQueue(places)
-	c.places = places
+	c.receiver.SetReceiveQueue(records)
+	c.records = records
 	return true
 }
 
@@ -108,13 +108,13 @@ func (c *chunkMemory) hasUnacked() bool {
 	return due
 }
 
-// shrink frees the places that grow added. It must be called only while no chunk is incomplete,
+// shrink frees the records that grow added. It must be called only while no chunk is incomplete,
 // because the receiver never frees a place in use.
 func (c *chunkMemory) shrink() {
-	if c.places > Places {
-		c.receiver.SetReceiveQueue(Places)
-		c.account.Repay(int64(c.places-Places) * placeBytes)
-		c.places = Places
+	if c.records > InitialRecords {
+		c.receiver.SetReceiveQueue(InitialRecords)
+		c.account.Repay(int64(c.records-InitialRecords) * recordBytes)
+		c.records = InitialRecords
 	}
 }
 
@@ -135,5 +135,5 @@ func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceC
 // field account, which a concurrent release may be reading.
 func (c *chunkMemory) discard() {
 	c.receiver = nil
-	c.places = 0
+	c.records = 0
 }

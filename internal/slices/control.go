@@ -125,7 +125,7 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 		}
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
-		c.checkSpurious(t, s, since, of.givenUp.Has(i))
+		c.checkSpurious(t, s, since, of.everLost.Has(i))
 		if s.again && float64(since) < soonShare*float64(c.gate.Min) {
 			// This is too soon for the resend, so an earlier sending has arrived.
 			continue
@@ -160,12 +160,12 @@ func (c *control) endOutage(t time.Duration) {
 }
 
 // checkSpurious tells the loss detector if a slice arrived that we had declared lost. s is the
-// slice's newest sending, which left the time since ago. givenUp is set if any was declared lost.
+// slice's newest sending, which left the time since ago. everLost is set if any was declared lost.
 // A slice that was sent before an outage ended doesn't count, because the outage delayed its ack.
-func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration, givenUp bool) {
+func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration, everLost bool) {
 	// If the newest sending left too recently for this ack, an earlier one must have arrived.
 	tooSoon := s.again && since < c.gate.Min/2
-	spurious := s.fate == lost || tooSoon && givenUp
+	spurious := s.fate == lost || tooSoon && everLost
 	if !spurious || c.gate.HeldUp(s.at) {
 		return
 	}
@@ -222,9 +222,8 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 		return
 	}
 	// Now check the acked chunk's remaining sendings, which may have been overtaken.
-	of := o.chunk(uint64(id))
-	if of.block == nil || of.id != id {
-		// All of it is acked.
+	of := o.find(id)
+	if of == nil {
 		return
 	}
 	for _, newest := range of.newest {
@@ -245,7 +244,7 @@ func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) (k
 		return false
 	}
 	c.lost++
-	o.chunk(uint64(s.id)).givenUp.Set(int(s.index))
+	o.find(s.id).everLost.Set(int(s.index))
 	c.lose(o, number)
 	return true
 }

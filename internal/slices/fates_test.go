@@ -48,7 +48,7 @@ func TestTransferWithoutRepair(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	message, now, repairs := content(partBytes), netsim.Epoch, 0
 	require.NoError(t, a.Send(message, memory{}))
-	a.End(true)
+	a.SetNoMore(true)
 	for !a.out.idle() {
 		a.pass(now, b, func(payload []byte) bool {
 			if payload[0] == repairByte {
@@ -84,26 +84,26 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 	require.Less(t, acks, 4*Pipeline)
 }
 
-// TestFarAhead: after a chunk that has lost a slice, more than Places chunks
+// TestFarAhead: after a chunk that has lost a slice, more than InitialRecords chunks
 // may be in flight, if they are full. The receiver borrows the memory of their
 // records, and returns it when no chunk is incomplete.
 func TestFarAhead(t *testing.T) {
-	const flight = 3 * Places
+	const flight = 3 * InitialRecords
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = newRoom(flight * 40 << 10)
-	for range Places {
+	for range InitialRecords {
 		require.NoError(t, a.Send(content(100), memory{}))
 	}
 	require.True(t, a.out.full(), "no receiver reckons with more that are not")
 	deliver := func([]byte) bool { return false }
 	a.pass(netsim.Epoch, b, deliver)
 	b.pass(netsim.Epoch, a, deliver)
-	require.Len(t, b.in.drain(), Places)
+	require.Len(t, b.in.drain(), InitialRecords)
 	require.True(t, a.out.idle())
 
 	for n := range flight {
 		require.False(t, a.out.full(), "%d chunks", n)
-		require.NoError(t, a.Send(content(PartSlices*Size), memory{}))
+		require.NoError(t, a.Send(content(SlicesPerPart*Size), memory{}))
 	}
 	lost := false
 	a.pass(netsim.Epoch, b, func([]byte) bool { // the first slice
@@ -111,19 +111,19 @@ func TestFarAhead(t *testing.T) {
 		return !lost
 	})
 	require.Empty(t, b.in.drain())
-	require.Equal(t, 4*Places, b.in.memory.places)
+	require.Equal(t, 4*InitialRecords, b.in.memory.records)
 	account := b.in.memory.account.(*room)
-	require.EqualValues(t, ReceiverBytes+3*Places*placeBytes, account.borrowed)
+	require.EqualValues(t, ReceiverBytes+3*InitialRecords*recordBytes, account.borrowed)
 	a.pass(netsim.Epoch, b, deliver)
 	require.Len(t, b.in.drain(), flight)
 	require.Zero(t, b.in.refused)
 	b.in.trim()
-	require.Equal(t, Places, b.in.memory.places)
+	require.Equal(t, InitialRecords, b.in.memory.records)
 	require.EqualValues(t, ReceiverBytes, account.borrowed)
 
 	b.pass(netsim.Epoch, a, deliver)
 	require.True(t, a.out.idle())
-	for range Places {
+	for range InitialRecords {
 		require.NoError(t, a.Send(content(100), memory{}))
 	}
 	require.True(t, a.out.full(), "small ones are refused beside large ones that are under way no more")
@@ -206,7 +206,7 @@ func TestSealedPayloadsThatAreNone(t *testing.T) {
 // peer had no room for them.
 func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
-	b.in.memory.account = newRoom(ChunkBytes(PartSlices))
+	b.in.memory.account = newRoom(ChunkBytes(SlicesPerPart))
 	var sent, got [][]byte
 	for range 3 {
 		sent = append(sent, content(partBytes))
@@ -255,9 +255,9 @@ func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 		}
 		return sent
 	}
-	require.InDelta(t, (1+5)*parts*PartSlices, run(40*time.Second), parts*PartSlices, "at once, and after 1, 2, 4, 8 and 16 s")
+	require.InDelta(t, (1+5)*parts*SlicesPerPart, run(40*time.Second), parts*SlicesPerPart, "at once, and after 1, 2, 4, 8 and 16 s")
 	run(time.Minute)
-	b.in.memory.account = newRoom(ChunkBytes(PartSlices))
+	b.in.memory.account = newRoom(ChunkBytes(SlicesPerPart))
 	run((16 + parts) * time.Second)
 	require.True(t, a.out.idle())
 }
@@ -335,7 +335,7 @@ func FuzzFates(f *testing.F) {
 		for range 1 + random.IntN(5) {
 			require.NoError(t, a.Send(content(1+random.IntN(partBytes)), memory{}))
 		}
-		a.End(true)
+		a.SetNoMore(true)
 		now := netsim.Epoch
 		for range 50 {
 			_ = b.Receive(now, bytes.Clone(foreign))
@@ -362,8 +362,8 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 		account := budget.NewAccount(pool, budget.Terms{Floor: 1 << 30, Early: 1 << 30})
 		b := newInbox(account, rareAcks)
 		for range 3 {
-			b.addSlice(netsim.Epoch, chunk.Slice{ChunkID: Places + 44, Index: 0, Count: PartSlices, Data: make([]byte, Size)})
-			_, have := b.memory.partial(Places + 44)
+			b.addSlice(netsim.Epoch, chunk.Slice{ChunkID: InitialRecords + 44, Index: 0, Count: SlicesPerPart, Data: make([]byte, Size)})
+			_, have := b.memory.partial(InitialRecords + 44)
 			sums, _ := account.Charge()
 			require.Equal(t, have.Count != 0, sums.Held > 0, "%d bytes: charged %+v", room, sums)
 			require.Equal(t, have.Count != 0, b.incomplete == 1)

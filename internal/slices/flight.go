@@ -56,6 +56,12 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
+// isInFlight reports whether a sending is in flight.
+func (f *flight) isInFlight(number uint64) bool {
+	s := f.get(number)
+	return s != nil && s.fate == inFlight
+}
+
 // settle sets the fate of a sending. A sending that we have declared lost may still arrive.
 func (f *flight) settle(s *sending, as fate) {
 	if s.fate == inFlight {

@@ -18,6 +18,12 @@ type keepTimer struct {
 	resends int       // how often in a row we resent everything without an ack of anything new
 }
 
+// restart starts the wait again, because a slice was sent or arrived on a path with fates.
+func (t *keepTimer) restart(now time.Time) { t.since = now }
+
+// acked is called when the peer acks something new, which shows that it has memory again.
+func (t *keepTimer) acked() { t.resends = 0 }
+
 // at returns when to resend all unacked slices, no matter which path we use now. ok is false while
 // some are in flight.
 func (t *keepTimer) at(o *outbox) (at time.Time, ok bool) {

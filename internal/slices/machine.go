@@ -65,8 +65,8 @@ type Machine struct {
 	active time.Time // when a slice was last sent or received; zero once trim has freed memory
 
 	// For the owner.
-	noMore    bool          // the owner has no more messages for now; set by End
-	watching  bool          // a Watch waits until Open(watchWait) is true
+	noMore    bool          // the owner has no more messages for now; set by SetNoMore
+	watching  bool          // a Watch waits until CanSend(watchWait) is true
 	watchWait time.Duration // set by Watch
 	wake      bool          // returned and cleared by Wake
 }
@@ -130,7 +130,7 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 		return
 	}
 	if fresh.Count() > 0 {
-		m.keepTimer.resends = 0
+		m.keepTimer.acked()
 	}
 	if m.path.Fates {
 		m.out.acknowledge(now, c, &fresh)
@@ -202,7 +202,7 @@ func (m *Machine) maySend() bool { return m.pathOpen() && (!m.held || m.control.
 func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
-		m.keepTimer.since = now
+		m.keepTimer.restart(now)
 		m.sentWithFates++
 	} else {
 		m.control.sent(m.out.flight.At(number), others)
@@ -244,7 +244,7 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	case !arrived:
 		m.requeue(number)
 	case number < repairNumber:
-		m.keepTimer.since = now
+		m.keepTimer.restart(now)
 		m.out.arrive(number)
 	}
 }
@@ -392,13 +392,13 @@ func (m *Machine) Content() recovery.Content { return m.content }
 // FirstByte returns the byte that datagrams with slices and acks begin with.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// SecondByte returns the byte that repair slices begin with. It tells the link that datagrams with
-// this first byte are ours as well.
-func (m *Machine) SecondByte() byte { return repairByte }
+// OtherFirstByte returns the byte that repair slices begin with. It tells the link that datagrams
+// with this first byte are ours as well.
+func (m *Machine) OtherFirstByte() byte { return repairByte }
 
-// Open reports whether the owner may send another message. It may if only a few bytes are queued,
-// or if the path can take all queued bytes within maxWait.
-func (m *Machine) Open(maxWait time.Duration) bool {
+// CanSend reports whether the owner may send another message. It may if only a few bytes are
+// queued, or if the path can take all queued bytes within maxWait.
+func (m *Machine) CanSend(maxWait time.Duration) bool {
 	if m.out.full() {
 		return false
 	}
@@ -424,7 +424,7 @@ func (m *Machine) Send(message []byte, b Block) error {
 // Queued returns the number of bytes of messages that have never been sent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
-// Watch makes Wake return true as soon as Open(maxWait) does.
+// Watch makes Wake return true as soon as CanSend(maxWait) does.
 func (m *Machine) Watch(maxWait time.Duration) {
 	m.watching, m.watchWait = true, maxWait
 	m.checkWatch()
@@ -434,15 +434,15 @@ func (m *Machine) Watch(maxWait time.Duration) {
 // checkWatch ends a Watch if its condition holds. It is called whenever the condition may have
 // changed: when slices are sent or acked, and when timers run.
 func (m *Machine) checkWatch() {
-	if m.watching && m.Open(m.watchWait) {
+	if m.watching && m.CanSend(m.watchWait) {
 		m.watching = false
 		m.wake = true
 	}
 }
 
-// End sets whether the owner has no more messages for now. We send repair slices only while noMore
-// is true.
-func (m *Machine) End(noMore bool) {
+// SetNoMore sets whether the owner has no more messages for now. We send repair slices only while
+// noMore is true.
+func (m *Machine) SetNoMore(noMore bool) {
 	m.noMore = noMore
 	m.changed = true
 }
@@ -458,9 +458,9 @@ func (m *Machine) Release(message []byte) { m.in.release(message) }
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.recycle(messages) }
 
-// Yield frees the repair slices that are waiting for other slices from their chunk. The peer will
-// have to resend the slices that they might have restored.
-func (m *Machine) Yield() { m.in.dropRepairs() }
+// DropRepairs frees the repair slices that are waiting for other slices from their chunk. The peer
+// will have to resend the slices that they might have restored.
+func (m *Machine) DropRepairs() { m.in.dropRepairs() }
 
 // Discard frees everything that the peer has sent. It's called when the connection ends. The
 // account must be closed first, so that slices that arrive later are refused.

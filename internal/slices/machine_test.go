@@ -51,7 +51,7 @@ type memory struct{}
 func (memory) Free() {}
 
 // partBytes is the content of a full part with the longest header.
-const partBytes = PartSlices*Size - 40
+const partBytes = SlicesPerPart*Size - 40
 
 // content is bytes that differ from their neighbours.
 func content(size int) []byte {
@@ -83,7 +83,7 @@ func newSide(parts ...[]byte) *side {
 }
 
 func (s *side) Advance(now time.Time) error {
-	for len(s.parts) > 0 && s.Open(20*time.Millisecond) {
+	for len(s.parts) > 0 && s.CanSend(20*time.Millisecond) {
 		if err := s.Machine.Send(s.parts[0], memory{}); err != nil {
 			return err
 		}
@@ -286,8 +286,8 @@ func (p *purse) Repay(n int64)                     { p.Drop(n) }
 // again. Repair slices that are held for chunks after it are dropped at once.
 func TestRepairSlicesGiveWay(t *testing.T) {
 	whole := func(m *Machine, id uint16) (came int) {
-		for i := range PartSlices {
-			s := chunk.Slice{ChunkID: id, Index: i, Count: PartSlices, Data: make([]byte, Size)}
+		for i := range SlicesPerPart {
+			s := chunk.Slice{ChunkID: id, Index: i, Count: SlicesPerPart, Data: make([]byte, Size)}
 			require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s)))
 		}
 		return len(m.in.drain())
@@ -296,7 +296,7 @@ func TestRepairSlicesGiveWay(t *testing.T) {
 	m := New(protocol, account)
 	fill := func(id uint16) {
 		for refused := m.in.refused; m.in.refused == refused; id++ {
-			r := repair{id: id, count: PartSlices, total: 1, last: 1, shard: make([]byte, Size)}
+			r := repair{id: id, count: SlicesPerPart, total: 1, last: 1, shard: make([]byte, Size)}
 			require.NoError(t, m.Receive(netsim.Epoch, r.append(nil)))
 		}
 	}
@@ -328,7 +328,7 @@ func TestIdleMachineGivesUpItsMemory(t *testing.T) {
 
 func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 	a, b := New(protocol, newRoom(8<<20)), New(protocol, newRoom(8<<20))
-	now, message := netsim.Epoch, content(PartSlices*Size) // other chunks lie in no page
+	now, message := netsim.Epoch, content(SlicesPerPart*Size) // other chunks lie in no page
 	var buf [1500]byte
 	round := func() {
 		now = now.Add(10 * time.Millisecond)
@@ -507,12 +507,12 @@ func TestWatchWakesOnce(t *testing.T) {
 	m := New(protocol, newRoom(1<<20))
 	m.SetPath(netsim.Epoch, recovery.Path{Epoch: 1, Fates: true, Rate: 1e6})
 	require.NoError(t, m.Send(content(80_000), memory{}))
-	require.True(t, m.Open(100*time.Millisecond))
-	require.False(t, m.Open(10*time.Millisecond))
+	require.True(t, m.CanSend(100*time.Millisecond))
+	require.False(t, m.CanSend(10*time.Millisecond))
 
 	m.Watch(10 * time.Millisecond)
 	require.False(t, m.Wake())
-	for !m.Open(10 * time.Millisecond) {
+	for !m.CanSend(10 * time.Millisecond) {
 		_, _, ok := m.AppendPacket(netsim.Epoch, nil, Datagram)
 		require.True(t, ok)
 	}

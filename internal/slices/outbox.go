@@ -26,12 +26,12 @@ const (
 	// a path four times as fast needs nearly all of them.
 	Pipeline = 1024
 
-	// Places is the number of chunk records that a receiver begins with. Its owner reserves memory
-	// for the overhead of only that many chunks.
-	Places = 256
+	// InitialRecords is the number of chunk records that a receiver begins with. Its owner reserves
+	// memory for the overhead of only that many chunks.
+	InitialRecords = 256
 
-	// PartSlices is the number of slices in a full part of a transfer, including its header.
-	PartSlices = 28
+	// SlicesPerPart is the number of slices in a full part of a transfer, including its header.
+	SlicesPerPart = 28
 
 	// minChunks is the number of chunk records that an outbox begins with. The ring of records
 	// grows as needed, so any small number will do.
@@ -44,7 +44,7 @@ const (
 
 // config is the configuration of chunk.Sender and chunk.Receiver.
 var config = chunk.Config{
-	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: Places,
+	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: InitialRecords,
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
 }
 
@@ -55,7 +55,7 @@ type Block interface{ Free() }
 // peer acks it. The machine calls next when the path can take a slice, lose when a slice was lost,
 // and newlyAcked and then acknowledge when an ack arrives.
 type outbox struct {
-	sender *chunk.Sender            // nil before the first message
+	sender *chunk.Sender            // made for the first message, because many connections send none
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
 	held   int                      // bytes of messages in chunks
 	unsent int                      // bytes of messages that were never sent
@@ -67,12 +67,12 @@ type outbox struct {
 
 // A sentChunk is a message whose slices aren't all acked yet.
 type sentChunk struct {
-	id      uint16
-	message []byte
-	block   Block
-	acked   chunk.Bits
-	givenUp chunk.Bits // slices that control has ever declared lost, though the peer may have them
-	newest  []uint64   // number of the newest sending of each slice, plus one; 0 if never sent
+	id       uint16
+	message  []byte
+	block    Block
+	acked    chunk.Bits
+	everLost chunk.Bits // slices of which control has declared a sending lost, perhaps wrongly
+	newest   []uint64   // number of the newest sending of each slice, plus one; 0 if never sent
 }
 
 // start fills in the record of a message.
@@ -93,11 +93,11 @@ func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
 // full reports whether another message has to wait until some chunks are acked.
 //
-// Since the receiver reserves memory for the overhead of only Places chunks, we may have more
-// than that only if they are large: at least half a full part on average.
+// Since the receiver reserves memory for the overhead of only InitialRecords chunks, we may have
+// more than that only if they are large: at least half a full part on average.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
-	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
+	return count == Pipeline || count >= InitialRecords && o.held < count*SlicesPerPart*Size/2
 }
 
 // idle reports whether all slices are acked.
@@ -114,13 +114,21 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time converts a time on the flight's clock back.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// sentAt returns when a sending that the flight still has was sent.
+// sentAt returns when the sending with a number was sent. The flight must still have it.
 func (o *outbox) sentAt(number uint64) time.Time { return o.time(o.flight.At(number).at) }
 
-// chunk returns the record of a chunk. The caller may pass the chunk's ID instead of its
-// number, since an ID is the low bits of a number. If there is no such chunk, chunk returns the
-// record of another one.
-func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
+// find returns the record of a chunk, or nil if we have none. An ID is the low bits of a chunk's
+// number, which is enough to find its place in the ring.
+func (o *outbox) find(id uint16) *sentChunk {
+	if o.idle() {
+		return nil
+	}
+	c := o.chunks.At(uint64(id))
+	if c.block == nil || c.id != id {
+		return nil
+	}
+	return c
+}
 
 // send queues a message. Its block is freed when the whole message has been acked.
 func (o *outbox) send(message []byte, b Block) error {
@@ -152,7 +160,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	if !ok {
 		return chunk.Slice{}, 0, false
 	}
-	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
+	newest := &o.find(slice.ChunkID).newest[slice.Index]
 	again := *newest != 0
 	if again {
 		// If the earlier sending is still in flight, consider it lost.
@@ -171,10 +179,10 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 
 // settleInFlight sets the fate of a sending and returns the sending, or nil if it wasn't in flight.
 func (o *outbox) settleInFlight(number uint64, f fate) *sending {
-	s := o.flight.get(number)
-	if s == nil || s.fate != inFlight {
+	if !o.flight.isInFlight(number) {
 		return nil
 	}
+	s := o.flight.At(number)
 	o.flight.settle(s, f)
 	return s
 }
@@ -199,11 +207,8 @@ func (o *outbox) resendAll() {
 // newlyAcked returns the chunk to which an ack belongs, and which of its slices are acked for the
 // first time. Slices that we have never sent don't count. If we have no such chunk, c is nil.
 func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
-	if o.idle() {
-		return nil, fresh
-	}
-	c = o.chunk(uint64(a.ChunkID))
-	if c.block == nil || c.id != a.ChunkID || len(c.newest) != a.Count {
+	c = o.find(a.ChunkID)
+	if c == nil || len(c.newest) != a.Count {
 		return nil, fresh
 	}
 	for i, newest := range c.newest {
@@ -227,7 +232,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	}
 	o.sender.Acknowledge(now, chunk.Ack{ChunkID: c.id, Count: len(c.newest), Acked: c.acked})
 	for ; o.chunks.Oldest < o.sender.Finished(); o.chunks.Oldest++ {
-		c := o.chunk(o.chunks.Oldest)
+		c := o.chunks.At(o.chunks.Oldest)
 		o.held -= len(c.message)
 		c.free()
 	}
@@ -236,7 +241,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 // inFlight returns the number of slices of a chunk that are in flight.
 func (o *outbox) inFlight(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
-		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == inFlight {
+		if newest != 0 && o.flight.isInFlight(newest-1) {
 			n++
 		}
 	}

@@ -173,7 +173,7 @@ func (p *program) disturb(i int) {
 		p.take(e)
 	}
 	if p.chance(10) {
-		e.End(p.chance(50))
+		e.SetNoMore(p.chance(50))
 	}
 	if p.chance(10) {
 		require.NoError(p.t, e.Receive(p.now, p.noise()))

@@ -31,7 +31,7 @@ type repair struct {
 }
 
 // maxRepaired is the maximum number of slices in a chunk with repair slices. It's more than
-// PartSlices, and limited because the work of restoring a chunk grows with its number of slices
+// SlicesPerPart, and limited because the work of restoring a chunk grows with its number of slices
 // times the number of lost slices.
 const maxRepaired = 64
 

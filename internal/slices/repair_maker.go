@@ -43,7 +43,7 @@ func (r *repairMaker) next(o *outbox, loss float64) (slice repair, ok bool) {
 // prepare makes as many repair slices for a chunk as its slices in flight are likely to need.
 func (r *repairMaker) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
-	c := o.chunk(number)
+	c := o.chunks.At(number)
 	message := c.message
 	count := len(c.newest)
 	extra := parity.Count(o.inFlight(c), loss)
