@@ -292,7 +292,7 @@ func TestBunchesForOddChannels(t *testing.T) {
 	t.Run("answer to a close that was never sent", func(t *testing.T) {
 		r := newReceiver(t, Config{})
 		r.must(wholeOf(flagOpen, 1, 0, "x"))
-		requireCode(t, BunchDataOverflow, r.receive(appendBunch(nil, header{flags: flagAnswer, channel: 1, sequence: 1}, nil)))
+		requireCode(t, BunchDataOverflow, r.receive(appendBunch(nil, header{flags: answerFlags, channel: 1, sequence: 1}, nil)))
 	})
 }
 

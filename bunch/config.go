@@ -74,8 +74,12 @@ type Config struct {
 }
 
 const (
+	defaultReliableBuffer = 256 // as in Unreal (RELIABLE_BUFFER)
+	defaultSendLimit      = 64 << 20
+	defaultAckDelay       = 40 * time.Millisecond
+	defaultIdleTimeout    = 30 * time.Second
+
 	minReceiveLimit = 256 << 10 // bytes that a peer may send before it receives a limit
-	sendLimit       = 64 << 20  // default of SendLimit
 	maxHistory      = 4096
 	maxChannels     = 32767 // as in Unreal (DefaultMaxChannelSize)
 	minHistory      = 64    // enough for two seconds with a packet per tick
@@ -94,14 +98,14 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	c.ReliableBuffer = cmp.Or(c.ReliableBuffer, 256)
+	c.ReliableBuffer = cmp.Or(c.ReliableBuffer, defaultReliableBuffer)
 	c.MaxBunch = cmp.Or(c.MaxBunch, MaxBunchBytes)
 	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, minReceiveLimit)
-	c.SendLimit = cmp.Or(c.SendLimit, sendLimit)
-	c.AckDelay = cmp.Or(c.AckDelay, 40*time.Millisecond)
+	c.SendLimit = cmp.Or(c.SendLimit, defaultSendLimit)
+	c.AckDelay = cmp.Or(c.AckDelay, defaultAckDelay)
 	c.History = cmp.Or(c.History, maxHistory)
 	c.MaxChannels = cmp.Or(c.MaxChannels, maxChannels)
-	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, 30*time.Second), maxIdleTimeout)
+	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, defaultIdleTimeout), maxIdleTimeout)
 	return c
 }
 
@@ -121,24 +125,26 @@ func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("bunch: Config.ReceiveLimit is %s; the minimum is %d", words.Bytes(c.ReceiveLimit), minReceiveLimit)
 	}
-	for _, field := range []struct {
-		name  string
-		value any
-		bad   bool
-	}{
-		{"SendLimit", c.SendLimit, c.SendLimit < 0},
-		{"Rate", c.Rate, c.Rate < 0},
-		{"IdleTimeout", c.IdleTimeout, c.IdleTimeout < 0},
-		{"KeepAlive", c.KeepAlive, c.KeepAlive < 0},
-	} {
-		if field.bad {
-			return fmt.Errorf("bunch: Config.%s is %v; it must not be negative", field.name, field.value)
-		}
+	if err := cmp.Or(
+		notNegative("SendLimit", c.SendLimit),
+		notNegative("Rate", c.Rate),
+		notNegative("IdleTimeout", c.IdleTimeout),
+		notNegative("KeepAlive", c.KeepAlive),
+	); err != nil {
+		return err
 	}
 	if c.Overflow > OverflowError {
 		return fmt.Errorf("bunch: Config.Overflow is %d; it must be OverflowClose or OverflowError", c.Overflow)
 	}
 	return c.params().validate()
+}
+
+// notNegative returns an error if the field with the given name is negative.
+func notNegative[T int | time.Duration](name string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("bunch: Config.%s is %v; it must not be negative", name, value)
+	}
+	return nil
 }
 
 // Params are the limits from Config that each end sends to the other in Hello, the first message of

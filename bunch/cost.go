@@ -30,11 +30,17 @@ const (
 
 // costOf returns the cost of an entry with size bytes. messages is the number of messages in a
 // whole bunch, and otherwise 1.
+//
+// The sender charges itself all of it at once. The receiver charges channelCost when it accepts a
+// new channel (findOrAccept), the rest without messageCost for further messages when the entry
+// arrives (chargeEntry), and that when all of the bunch has arrived (chargeMessages). It refunds
+// all but the channelCost of a close when the owner takes the messages (refund), and that when both
+// ends have acknowledged the close (retire).
 func costOf(flags byte, size, messages int) int {
 	if isAnswer(flags, size) {
 		return 0
 	}
-	cost := entryCost + inMemory(size)
+	cost := entryCost + allocatedSize(size)
 	if flags&flagBegin != 0 {
 		cost += messageCost * max(1, messages)
 	}
@@ -47,22 +53,22 @@ func costOf(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer is the set of flags of a close that answers the other side's close.
+// answerFlags are the flags of a close that answers the other side's close.
 //
 // An answer is free, so that it can be sent no matter what the limit is. If answers were charged,
 // two sides that close many channels might wait for each other forever. Instead, the lingering
 // channel is charged to the limit until the answer is acknowledged.
-const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
+const answerFlags = byte(ReliableUnordered) | flagWhole | flagClose
 
 // isAnswer reports whether an entry answers a close.
-func isAnswer(flags byte, size int) bool { return flags&^flagOpen == flagAnswer && size == 0 }
+func isAnswer(flags byte, size int) bool { return flags&^flagOpen == answerFlags && size == 0 }
 
-// inMemory returns the most memory that a payload of size bytes can take, given that the
+// allocatedSize returns the most memory that a payload of size bytes can take, given that the
 // allocator rounds sizes up by about an eighth.
-func inMemory(size int) int { return size + size/8 }
+func allocatedSize(size int) int { return size + size/8 }
 
 // unreliableCost returns the cost of unreliable or tracked messages that wait at either end.
-func unreliableCost(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
+func unreliableCost(messages, bytes int) int { return messages*messageCost + allocatedSize(bytes) }
 
 // messagesIn counts the messages in a whole bunch, up to the first that can't be parsed.
 func messagesIn(b []byte) (count int) {
@@ -77,7 +83,8 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge charges the peer's limit, or that of channel 0, for something that has arrived.
+// charge counts a cost against the peer's limit or, for channel 0, against maxControl. It returns
+// an error if the peer has exceeded that limit.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		if !c.flow.chargeControl(cost) {
@@ -87,7 +94,7 @@ func (c *Conn) charge(ch *channel, cost int) error {
 		return nil
 	}
 	if !c.flow.charge(cost) {
-		return violation(ReceiveLimitExceeded, "peer has sent %d reliable bytes; the limit is %d (ReceiveLimit)",
+		return violation(ReceiveLimitExceeded, "reliable messages from the peer cost %d bytes; the limit is %d (ReceiveLimit)",
 			c.flow.received, c.flow.advertised)
 	}
 	return nil

@@ -376,7 +376,7 @@ func (c *Conn) receiveClose(ch *channel) {
 	}
 	c.channels.peerClosed(ch)
 	if !ch.outClosed {
-		c.closeChannel(ch, flagAnswer, nil)
+		c.closeChannel(ch, answerFlags, nil)
 	}
 	c.retire(ch)
 }

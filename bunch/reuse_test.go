@@ -50,7 +50,7 @@ func TestMessageMemory(t *testing.T) {
 		require.Empty(t, memory)
 		require.GreaterOrEqual(t, cap(memory), size)
 		if size > 1024 { // the allocator rounds short ones up by more
-			require.LessOrEqual(t, cap(memory), inMemory(size)+1024, "%d bytes", size)
+			require.LessOrEqual(t, cap(memory), allocatedSize(size)+1024, "%d bytes", size)
 		}
 	}
 	require.Equal(t, pages.Size, cap(messageMemory(pages.Size)))

@@ -170,9 +170,9 @@ func (p *payloadMemory) pin(s *slot, wasted int) bool {
 }
 
 // messageMemory returns memory for a message of size bytes. It's a page, which Conn.Reuse can take
-// back, unless a page is larger than what the peer is charged for the message (see inMemory).
+// back, unless a page is larger than what the peer is charged for the message (see allocatedSize).
 func messageMemory(size int) []byte {
-	if size <= pages.Size && inMemory(size) >= pages.Size {
+	if size <= pages.Size && allocatedSize(size) >= pages.Size {
 		return pages.Take()[:0]
 	}
 	return slices.Grow([]byte(nil), size)

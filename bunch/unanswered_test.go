@@ -36,7 +36,7 @@ func TestClosesUnanswered(t *testing.T) {
 	h.now = h.now.Add(h.c.config.IdleTimeout - ms)
 	require.NoError(t, h.c.Advance(h.now))
 	t.Log("# is answered in time")
-	h.sends(0, appendBunch(nil, header{flags: flagAnswer, channel: last}, nil))
+	h.sends(0, appendBunch(nil, header{flags: answerFlags, channel: last}, nil))
 	h.now = h.now.Add(time.Hour)
 	require.NoError(t, h.c.Advance(h.now))
 	checkConn(t, h.c)
