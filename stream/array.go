@@ -136,8 +136,8 @@ type arraySource[T any] struct {
 	next  int // index of the next item to encode
 }
 
-func (s *arraySource[T]) callback() string { return fmt.Sprintf("encoding of element %d", s.next) }
-func (s *arraySource[T]) borrows() bool    { return true }
+func (s *arraySource[T]) callbackName() string    { return fmt.Sprintf("encoding of element %d", s.next) }
+func (s *arraySource[T]) readsCallerMemory() bool { return true }
 
 func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	until := len(s.items)

@@ -35,8 +35,8 @@ type assembly struct {
 // may have used it already.
 func (a *assembly) raiseLimit(limit int64) { a.limit = max(a.limit, limit) }
 
-// add adds a copy of p, without the bytes that are stored already. The memory that this takes may be
-// 0, or even negative, because small parts are joined.
+// add adds a copy of p, without the bytes that are stored already. The memory that this takes may
+// be 0, or even negative, because small parts are joined.
 func (a *assembly) add(p part) (memory int64, err error) {
 	before := a.held
 	if p.end() > a.limit {

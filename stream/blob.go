@@ -209,8 +209,8 @@ type blobSource struct {
 	throttle throttle
 }
 
-func (s *blobSource) callback() string { return "Read of the source" }
-func (s *blobSource) borrows() bool    { return false }
+func (s *blobSource) callbackName() string    { return "Read of the source" }
+func (s *blobSource) readsCallerMemory() bool { return false }
 
 // maxEmptyReads is the maximum number of consecutive Reads that return neither bytes nor an error,
 // as in package bufio.

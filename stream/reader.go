@@ -18,12 +18,12 @@ type source interface {
 	// or without content. The source of an array stops before element stopAt, unless stopAt is
 	// negative.
 	fill(b *block, stopAt int64) error
-	// callback describes the game's function that the latest fill called, such as an
+	// callbackName describes the game's function that the latest fill called, such as an
 	// io.Reader's Read. It identifies that function in the error if the function panics.
-	callback() string
-	// borrows reports whether fill reads memory owned by the caller of Start, who may change it
-	// as soon as the transfer has ended.
-	borrows() bool
+	callbackName() string
+	// readsCallerMemory reports whether fill reads memory owned by the caller of Start, who may
+	// change it as soon as the transfer has ended.
+	readsCallerMemory() bool
 }
 
 // A readerConfig is what a reader needs to know about its transfer.
@@ -103,7 +103,7 @@ func (r *reader) start(partSize int) {
 func (r *reader) run() {
 	defer r.exit()
 	if !r.guard(r.read) {
-		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.callback()))
+		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.callbackName()))
 	}
 }
 
@@ -125,7 +125,7 @@ func (r *reader) exit() {
 // goroutine is still in a slow Read.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
-	inUse := r.running && r.source.borrows()
+	inUse := r.running && r.source.readsCallerMemory()
 	if inUse {
 		r.onExit = fn
 	}
@@ -165,10 +165,10 @@ func (r *reader) read() {
 // short a message, and on a lossy path it would often cost the transfer a round trip.
 func (r *reader) newBlock(offset int64) *block {
 	const few = 4 * bunch.EntryBytes
-	left := r.contentSize - offset
+	remaining := r.contentSize - offset
 	size := r.partSize
-	if rest := left - int64(size); rest > 0 && rest < few {
-		size = min(size, int(left+1)/2)
+	if afterThis := remaining - int64(size); afterThis > 0 && afterThis < few {
+		size = min(size, int(remaining+1)/2)
 	}
 	if size <= partBytes*7/8 {
 		return newHeapBlock(size) // see newBlock
@@ -179,7 +179,7 @@ func (r *reader) newBlock(offset int64) *block {
 // fill fills a block from the source and hashes it. It takes turns with other readers for the
 // work that needs a processor.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
-	if r.source.borrows() {
+	if r.source.readsCallerMemory() {
 		// Encoding the elements of an array takes CPU time just as hashing them does.
 		r.inTurn(b.offset, func() {
 			err = r.source.fill(b, stopAt)
@@ -275,9 +275,8 @@ func (r *reader) stopAt(b *block) int64 {
 	return -1
 }
 
-// checkAligned returns an error unless offset, at which the element where the receiver resumes
-// begins here, is the offset that the receiver named. If they differ, the receiver has stored
-// different content under this key.
+// checkAligned returns an error unless the element at which the receiver resumes begins at offset
+// for the receiver, too. If it doesn't, the receiver has stored different content under this key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -375,7 +374,7 @@ func (r *reader) resume(offset, index int64) {
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.pollLocked(limit) {
+	if !r.canTake(limit) {
 		return nil
 	}
 	b := r.ready.take(limit)
@@ -384,20 +383,21 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	return b
 }
 
-// poll raises the limit up to which content may be sent, and reports whether take would return a
+// allow raises the limit up to which content may be sent, and reports whether take would return a
 // block. If none is ready, it arranges for the world to be woken when one is.
-func (r *reader) poll(limit int64) bool {
+func (r *reader) allow(limit int64) (canTake bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if limit > r.sendLimit {
 		r.sendLimit = limit
 		r.changed.Ring() // content that can be sent at once may use more memory
 	}
-	return r.pollLocked(limit)
+	return r.canTake(limit)
 }
 
-// pollLocked is poll for a caller that holds mu.
-func (r *reader) pollLocked(limit int64) bool {
+// canTake reports whether take would return a block. If none is ready, it arranges for the world to
+// be woken when one is. The caller holds mu.
+func (r *reader) canTake(limit int64) bool {
 	if r.ready.empty() {
 		r.wakeOnContent = !r.finished
 		return false

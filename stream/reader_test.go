@@ -118,8 +118,8 @@ func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 type waiting struct{ free chan struct{} }
 
 func (s waiting) fill(*block, int64) error { <-s.free; return io.EOF }
-func (s waiting) callback() string         { return "AppendBinary" }
-func (s waiting) borrows() bool            { return true }
+func (s waiting) callbackName() string     { return "AppendBinary" }
+func (s waiting) readsCallerMemory() bool  { return true }
 
 // TestReaderBesideOneThatWaits: a function of the game that waits in its turn
 // does not keep others from theirs. All transfers of the process stood still
@@ -145,7 +145,7 @@ func TestReaderWakesTheHungryTick(t *testing.T) {
 		woken := 0
 		rd := newReader(readerConfig{source: &blobSource{r: r, left: -1}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() { woken++ }, guard: unguarded}, false)
 		go rd.run()
-		require.False(t, rd.poll(math.MaxInt64))
+		require.False(t, rd.allow(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
 		synctest.Wait()
 		require.Equal(t, 1, woken)
@@ -164,7 +164,7 @@ func TestReaderObeysCredit(t *testing.T) {
 	reading(t, data, false, func(rd *reader, _ *int) {
 		got := drain(rd, 1000)
 		require.Len(t, got, 1000) // the first block is cut
-		require.False(t, rd.poll(1000))
+		require.False(t, rd.allow(1000))
 		got = append(got, drain(rd, 100_000)...)
 		require.LessOrEqual(t, len(got), 100_000)
 		require.Greater(t, len(got), 100_000-blockBytes)

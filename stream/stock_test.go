@@ -68,7 +68,7 @@ func TestReaderReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 		defer f.stop()
 		synctest.Wait()
 		require.Zero(t, f.ready.bytes, "it could not leave")
-		require.False(t, f.poll(math.MaxInt64))
+		require.False(t, f.allow(math.MaxInt64))
 		synctest.Wait()
 		require.LessOrEqual(t, f.ready.bytes, minStock)
 		require.Greater(t, f.ready.bytes, minStock/2)

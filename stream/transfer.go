@@ -75,7 +75,7 @@ func (t *Transfer) startReader() {
 // guard runs fn, which calls functions of the game through the source. It returns false if one of
 // them panicked and rpc.Config.OnPanic handled the panic.
 func (t *Transfer) guard(fn func()) (returned bool) {
-	function := func() string { return t.header.describe(t.reader.source.callback()) }
+	function := func() string { return t.header.describe(t.reader.source.callbackName()) }
 	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
 }
 
@@ -181,7 +181,7 @@ func (t *Transfer) isFinished() bool { return t.status.isFinished() }
 // pollPart reports whether there is a part that may be sent now. If no content is ready, it
 // arranges for the world to be woken when some is.
 func (t *Transfer) pollPart() bool {
-	return !t.allowance.hasAll && t.reader.poll(t.allowance.limit)
+	return !t.allowance.hasAll && t.reader.allow(t.allowance.limit)
 }
 
 // contentSize returns the size of the content in bytes, or -1 while it is unknown.
