@@ -69,6 +69,10 @@ func (c *Conn) SetPath(now time.Time, path Path) {
 	}
 }
 
+// SetWindow sets the number of bytes that may be in flight on the path, which is the path's
+// congestion window plus a few packets. 0 means that it is not known.
+func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
+
 // switchPath starts over on a new path. oldRTT is the round trip of the previous path, or 0 if the
 // carrier doesn't know it.
 //

@@ -109,51 +109,9 @@ func (c *Conn) Acked() uint64 { return c.loss.Largest }
 // InFlight returns the number of bytes in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.bytesInFlight }
 
-// SetWindow sets the number of bytes that may be in flight on the path, which is the path's
-// congestion window plus a few packets. 0 means that it is not known.
-func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
-
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all round
 // trips, and how often recent has been measured, which is 0 as long as recent is not known. A
 // standing queue raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
-}
-
-// An Event is one step of a trace. Events are traced in the order of the steps. Kind says
-// which other fields are set:
-//
-//	queued    a message of Bytes was queued on Channel; if it is reliable, Sequence is the last
-//	          entry that holds some of it
-//	bunch     a part of a message, of Bytes, was added to the packet that is being built; Again:
-//	          an earlier packet had the part as well. Sequence is the entry of a reliable message,
-//	          and otherwise the number of parts of the message that have yet to be sent
-//	sent      the packet Number, of Bytes, was sent; Asks: it is ack-eliciting
-//	unsent    the packet Number, the last one, was not sent, nor were its bunches
-//	acked     the packet Number was acknowledged; Again: it had been declared lost
-//	lost      the packet Number was declared lost
-//	freed     the entries of Channel below Sequence were acknowledged
-//	dropped   an unreliable message was dropped from the queue of Channel
-//	received  the packet Number, of Bytes, was received
-//	ready     a message of Channel waits for Take; the packet Number completed it
-type Event struct {
-	At       time.Duration // since the connection began
-	Kind     string
-	Number   uint64
-	Bytes    int
-	Channel  uint64
-	Sequence uint64   // of an entry of Channel's reliable buffer, counted from 0
-	Delivery Delivery // of a message
-	Again    bool
-	Asks     bool
-}
-
-// traced reports whether there's a Trace. Callers check it before they make an Event, because
-// making one takes 10% of the time needed to handle a message.
-func (c *Conn) traced() bool { return c.config.Trace != nil }
-
-// trace stamps an event with the current time and passes it to Trace.
-func (c *Conn) trace(ev Event) {
-	ev.At = c.now
-	c.config.Trace(ev)
 }
