@@ -17,19 +17,19 @@ type Stats struct {
 	BunchesResent                uint64
 	PayloadSent                  uint64 // the payload in BytesSent; resent payload counts again
 	PacketsOutOfOrder            uint64 // received after a packet that was sent later
-	// Calls of Cork(true), and how many of them found that play of an earlier tick was still
-	// unsent.
+	// Ticks counts calls of Cork(true). TicksSaturated counts those that began while play (the
+	// game's own traffic) of an earlier tick was still queued.
 	Ticks, TicksSaturated uint64
 	PacketsLost           uint64 // declared lost, though some may have arrived late
 	PacketsMissing        uint64 // packet numbers that have not arrived; the peer skipped some of them
 	SpuriousLosses        uint64 // declared lost, but acked later
-	// Repair bunches sent, which are included in BunchesSent, and entries restored with the
-	// peer's repair bunches.
+	// RepairsSent counts repair bunches, which BunchesSent includes. EntriesRestored counts the
+	// entries of reliable buffers that the peer's repair bunches restored.
 	RepairsSent, EntriesRestored uint64
 	AcksOnlySent, ProbesSent     uint64
 
 	InFlight     int // bytes
-	Window       int // bytes that bulk may have in flight
+	Window       int // bytes that bulk (the traffic of transfers) may have in flight
 	DeliveryRate int // bytes per second
 	Queued       int // bytes queued here that were never sent
 	Unacked      int // memory of unacknowledged reliable messages of play; see Config.SendLimit
@@ -38,19 +38,19 @@ type Stats struct {
 
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
-	// Repair bunches that were not needed, because they or their entries had already arrived,
-	// and repair bunches that were dropped because there were too many.
+	// Repair bunches that were not needed, because they or their entries had already arrived, or
+	// that exceeded the limit.
 	DroppedRepairs    uint64
 	DroppedBeforeOpen uint64 // unreliable and tracked messages for channels not open yet
-	// UnreliableSequenced messages that a newer one overtook, and parts that were sent more than
-	// 512 packets before the newest part with the same message number.
+	// UnreliableSequenced messages that a newer one overtook, and parts of unreliable messages
+	// that were sent more than 512 packets before the newest part with the same message number.
 	DroppedLate uint64
 	// Unreliable messages that waited for longer than 200 ms plus a round trip, that waited
-	// through an outage, or that exceeded the limit. The limit at either end is 256 KiB, to which
-	// each message adds 64 bytes.
+	// through an outage, or that exceeded the limit. At either end, the limit for all messages is
+	// 256 KiB, including 64 bytes of overhead for each.
 	DroppedUnreliable uint64
-	// Tracked messages that exceeded the same limit. At the sender, also those that became stale
-	// in an outage or were still queued when their channel closed.
+	// Tracked messages that exceeded the same limit. The sender also counts those that became
+	// stale in an outage or were still queued when their channel closed.
 	DroppedTracked  uint64
 	DroppedAssembly uint64 // unreliable messages in parts that were never complete
 }
@@ -78,8 +78,8 @@ func (c *Conn) Stats() Stats {
 	s.SmoothedRTT = c.congestion.Smoothed
 	s.RTTVar = c.congestion.Variance
 	// Min starts over now and then. While it has few samples, it may be too high, because the first
-	// of them includes the ack delay (RFC 9002, section 5.2). The smoothed round trip never does
-	// (section 5.3).
+	// of them includes the ack delay (RFC 9002, section 5.2), which the smoothed round trip never
+	// does (section 5.3).
 	s.MinRTT = min(c.congestion.Min, c.congestion.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
@@ -88,11 +88,12 @@ func (c *Conn) Stats() Stats {
 	s.EntriesRestored = c.restorer.restored
 	s.DroppedRepairs += c.restorer.dropped
 	s.InFlight = c.sent.bytesInFlight
-	s.Window = c.congestion.Window(fullDatagram)
-	s.DeliveryRate = recovery.Bytes(c.congestion.Rate(), time.Second)
 	if c.path.Fates {
 		s.Window = c.path.Window
 		s.DeliveryRate = recovery.Bytes(c.path.Rate, time.Second)
+	} else {
+		s.Window = c.congestion.Window(fullDatagram)
+		s.DeliveryRate = recovery.Bytes(c.congestion.Rate(), time.Second)
 	}
 	s.Queued = c.Queued()
 	s.Unacked = c.flow.held
@@ -110,7 +111,7 @@ func (c *Conn) Acked() uint64 { return c.loss.Largest }
 func (c *Conn) InFlight() int { return c.sent.bytesInFlight }
 
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all round
-// trips, and how often recent has been measured, which is 0 as long as recent is not known. A
+// trips, and the number of measurements of recent, which is valid only if that is not 0. A
 // standing queue raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
