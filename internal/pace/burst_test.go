@@ -166,11 +166,11 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 // the path passes on before any bulk was sent.
 func TestBurstsAreLearntFromTheTrain(t *testing.T) {
 	c := New(Config{})
-	c.Train(Train{Span: 2 * burstTime, Whole: true})
+	c.TrainMeasured(Train{Span: 2 * burstTime, Whole: true})
 	require.Equal(t, minBurst, c.burst.size(), "the path has spread it out")
-	c.Train(Train{Span: burstTime / 2})
+	c.TrainMeasured(Train{Span: burstTime / 2})
 	require.Equal(t, minBurst, c.burst.size(), "the path has lost some of it")
-	c.Train(Train{Span: burstTime / 2, Whole: true})
+	c.TrainMeasured(Train{Span: burstTime / 2, Whole: true})
 	require.Equal(t, maxBurst, c.burst.size())
 	c.burst.lost()
 	require.Equal(t, maxBurst/2, c.burst.size(), "and losses still shorten it")

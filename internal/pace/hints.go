@@ -2,7 +2,7 @@ package pace
 
 import "time"
 
-// Train reports the result of a train, which is a group of packets that were sent back to back.
+// TrainMeasured reports the result of a train, which is a group of packets that were sent back to back.
 //
 // In Start, the train's rate becomes the hint, unless we have already measured more than an eighth
 // of it. (From play alone we measure less than the path's rate.) If jitter spread the train, its
@@ -12,7 +12,7 @@ import "time"
 // Only the peer knows when a train arrived. If it closes a carrier that lost many packets and opens
 // the next, we ignore the rate of the next one's train. Otherwise a lying peer could make us send a
 // first flight of any size over a slow path with each carrier.
-func (c *Controller) Train(t Train) {
+func (c *Controller) TrainMeasured(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < minSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
 		return

@@ -593,11 +593,11 @@ func (c *Controller) Loss() float64 { return c.loss.value }
 // LossOf returns how many packets Loss was measured over, at most 256.
 func (c *Controller) LossOf() int { return int(c.loss.count) }
 
-// TrainLost reports how many packets of a train were lost, and how many arrived. They count for
+// TrainCounts reports how many packets of a train were lost, and how many arrived. They count for
 // Loss, which has little else to go by when the first transfer begins.
-func (c *Controller) TrainLost(lost, arrived int) { c.loss.note(lost, arrived) }
+func (c *Controller) TrainCounts(lost, arrived int) { c.loss.note(lost, arrived) }
 
-// TrainLate reports that a packet of a train has arrived although TrainLost counted it as lost.
+// TrainLate reports that a packet of a train has arrived although TrainCounts counted it as lost.
 func (c *Controller) TrainLate() { c.loss.value = max(0, c.loss.value-1/max(c.loss.count, 1)) }
 
 // RTT returns the latest, the smoothed and the minimum round trip, each of which is 0 if unknown.

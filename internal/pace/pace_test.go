@@ -74,7 +74,7 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(640e3)
 
 	t.Logf("# a train is better: once its rate")
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	s.rate(1e6)
 	require.Equal(t, 50*packet, s.Window())
 
@@ -86,19 +86,19 @@ func TestNothingKnown(t *testing.T) {
 	s.Waiting(0)
 
 	t.Logf("# a train that jitter or a batching MAC tore apart: what came at least")
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 5 * ms})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 5 * ms})
 	s.rate(2.77 * 3e6)
 
 	t.Logf("# a train over a token bucket: the first flight is bounded")
-	s.Train(pace.Train{Bytes: 150 * packet, Span: 150 * time.Microsecond, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 150 * packet, Span: 150 * time.Microsecond, Even: true})
 	s.rate(1e9)
 	require.Equal(t, 512<<10, s.Window())
 
 	t.Logf("# trains that make no sense")
-	s.Train(pace.Train{Bytes: 0, Span: ms, Even: true})
-	s.Train(pace.Train{Bytes: 1000, Span: 0, Even: true})
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 99 * time.Microsecond, Even: true}) // as the receiver took them in one call
-	s.Train(pace.Train{Bytes: 1000, Span: -ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 0, Span: ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 1000, Span: 0, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 99 * time.Microsecond, Even: true}) // as the receiver took them in one call
+	s.TrainMeasured(pace.Train{Bytes: 1000, Span: -ms, Even: true})
 	s.rate(1e9)
 }
 
@@ -129,7 +129,7 @@ func TestPlayIsNoRate(t *testing.T) {
 func TestNextPaces(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	start := s.now
 	s.send(32)
 	t.Logf("# 32 packets at one a millisecond")
@@ -146,7 +146,7 @@ func TestNextPaces(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	first := s.now
 	flight := s.send(32)
 	for i := range 32 {
@@ -172,7 +172,7 @@ func TestEstimate(t *testing.T) {
 func inQueue(t *testing.T) *steps {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	for s.State() != pace.Cruise {
 		flight := s.send(10)
 		s.pass(50 * ms)
@@ -357,7 +357,7 @@ func play(t *testing.T, script []byte) {
 		case 13:
 			c.Guess(time.Duration(n) * ms)
 		case 14:
-			c.Train(pace.Train{Bytes: n * 100, Span: time.Duration(n) * ms, Even: true})
+			c.TrainMeasured(pace.Train{Bytes: n * 100, Span: time.Duration(n) * ms, Even: true})
 		case 15:
 			if n < 20 {
 				c.Reset(now)
@@ -379,7 +379,7 @@ func play(t *testing.T, script []byte) {
 func TestFirstFlightIgnoresOthersQueue(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
+	s.TrainMeasured(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	window := s.Window()
 	sent := s.send(1)
 	s.pass(80 * ms)

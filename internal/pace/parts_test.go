@@ -814,7 +814,7 @@ func TestLossEndsACarefulStart(t *testing.T) {
 	} {
 		c, now := New(Config{}), time.Unix(0, 0)
 		c.Guess(50 * ms)
-		c.Train(Train{Bytes: 15 * 1500, Span: 15 * ms, Even: true})
+		c.TrainMeasured(Train{Bytes: 15 * 1500, Span: 15 * ms, Even: true})
 		for _, state := range test.states {
 			c.flight(now, 20, test.arrives)
 			require.Equal(t, state, c.State(), name)
@@ -937,7 +937,7 @@ func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
 // flight after it, which confirms the train's rate.
 func TestAHeaderLimitsNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
-	c.Train(Train{Bytes: 16_000, Span: 16 * time.Millisecond, Even: true})
+	c.TrainMeasured(Train{Bytes: 16_000, Span: 16 * time.Millisecond, Even: true})
 	now, size := time.Unix(1000, 0), 1000
 	flight := []Sample{c.Sent(now, size, 0)}
 	c.Limited(size)
@@ -964,7 +964,7 @@ type flier struct {
 func newFlier(size int, rate float64, waiting int) flier {
 	f := flier{New(Config{}), size, sendTime(size, rate), time.Unix(1000, 0)}
 	f.Guess(50 * ms)
-	f.Train(Train{Bytes: 16 * size, Span: 16 * f.each, Even: true})
+	f.TrainMeasured(Train{Bytes: 16 * size, Span: 16 * f.each, Even: true})
 	f.Waiting(waiting)
 	return f
 }
@@ -1262,7 +1262,7 @@ func TestJitterOfAShortQueue(t *testing.T) {
 // makes some arrive more slowly than they were sent, as from a queue.
 func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
-	c.Train(Train{Bytes: 16 * 1500, Span: 10 * ms})
+	c.TrainMeasured(Train{Bytes: 16 * 1500, Span: 10 * ms})
 	var flying []Sample
 	for n := range 80 {
 		now = now.Add(33 * ms)
@@ -1285,9 +1285,9 @@ func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.Guess(250 * ms)
 	before := c.Rate()
-	c.Train(Train{Bytes: 2000, Span: 90 * ms})
+	c.TrainMeasured(Train{Bytes: 2000, Span: 90 * ms})
 	require.EqualValues(t, before, c.Rate(), "32 packets in the round trip")
-	c.Train(Train{Bytes: 15000, Span: 90 * ms})
+	c.TrainMeasured(Train{Bytes: 15000, Span: 90 * ms})
 	require.Greater(t, c.Rate(), before)
 }
 
@@ -1297,7 +1297,7 @@ func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 	after := func(even bool, queue, jitter time.Duration) State {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms) // the target is 15 ms
-		c.Train(Train{Bytes: 15000, Span: 10 * ms, Even: even})
+		c.TrainMeasured(Train{Bytes: 15000, Span: 10 * ms, Even: even})
 		c.start.careful = false
 		c.rates.set(0, 1e6)
 		for i := range instant(41) {

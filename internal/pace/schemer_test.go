@@ -399,7 +399,7 @@ func (s *schemer) reopen(w *world, at, rtt time.Duration) {
 		}
 		s.oldest, s.inFlight = len(s.sent), 0
 		s.control.Guess(rtt)
-		s.control.Train(pace.Train{Bytes: 15 * charged, Span: 110 * time.Microsecond, Whole: true, Trip: rtt, Even: true})
+		s.control.TrainMeasured(pace.Train{Bytes: 15 * charged, Span: 110 * time.Microsecond, Whole: true, Trip: rtt, Even: true})
 	}})
 }
 

@@ -28,7 +28,7 @@ func TestStartersShareWhatATrainPromised(t *testing.T) {
 func TestStartersShareAnUnevenTrain(t *testing.T) {
 	c := New(Config{})
 	c.Guess(50 * ms)
-	c.Train(Train{Bytes: 16 * 1400, Span: 2 * ms})
+	c.TrainMeasured(Train{Bytes: 16 * 1400, Span: 2 * ms})
 	c.Waiting(1 << 20)
 	c.rounds = 1 // of few packets, in which no rate was measured
 	alone, rate := c.Window(), c.Rate()
@@ -79,7 +79,7 @@ func TestTrainsAheadAreACrowd(t *testing.T) {
 	const product = 400_000
 	train := func(trip time.Duration, even bool) flier {
 		f := newFlier(1400, product*20, 5*product)
-		f.Train(Train{Bytes: 16 * f.size, Span: 16 * f.each, Trip: trip, Even: even})
+		f.TrainMeasured(Train{Bytes: 16 * f.size, Span: 16 * f.each, Trip: trip, Even: even})
 		return f
 	}
 	window := func(trip time.Duration) int { return train(trip, true).Window() }

@@ -41,7 +41,7 @@ func (l link) joined(factor float64) *pace.Controller {
 	c := pace.New(pace.Config{Packet: charged})
 	c.Guess(l.rtt + 2*ms)
 	if factor > 0 {
-		c.Train(pace.Train{Bytes: 15 * charged, Span: time.Duration(15 * charged * 8e9 / float64(l.rate) / factor), Even: true})
+		c.TrainMeasured(pace.Train{Bytes: 15 * charged, Span: time.Duration(15 * charged * 8e9 / float64(l.rate) / factor), Even: true})
 	}
 	return c
 }

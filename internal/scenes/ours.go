@@ -83,7 +83,7 @@ func newSession(
 		const bytes = 16 * 1500
 		c.NoTrain = true
 		span := time.Duration(bytes * 8e9 / train)
-		c.Controller.Train(pace.Train{Bytes: bytes, Span: span, Even: true})
+		c.Controller.TrainMeasured(pace.Train{Bytes: bytes, Span: span, Even: true})
 	}
 	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
 	session, err := sealed.NewSession(c)

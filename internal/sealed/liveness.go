@@ -159,6 +159,8 @@ func (s *Session) checkLiveness(t time.Duration) {
 // over the other carrier.
 func (s *Session) abandonInFlight(t time.Duration) {
 	for n, ok := s.records.findFirstInFlight(); ok; n, ok = s.records.findFirstInFlight() {
+		// The packet may be so old that its record has expired already, but it may still be acked.
+		s.records.At(n).expires = t + silentPTOs*s.pto()
 		s.lose(t, n, abandoned)
 	}
 	s.updateController(s.time(t))

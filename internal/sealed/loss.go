@@ -18,7 +18,7 @@ type lossDetector struct {
 func (l *lossDetector) dueAt() (at time.Duration, ok bool) { return l.Next, l.Next > 0 }
 
 // detectLosses declares packets lost (RFC 9002, section 6.1). It is called after the acks of a
-// report, and when loss.dueAt is due.
+// report, and at the time returned by loss.dueAt.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.latestRTT)
@@ -41,14 +41,22 @@ func (s *Session) detectLosses(t time.Duration) {
 
 	// What follows depends on all acks and losses so far.
 	s.mtu.checkBlackHole(t, s.records.Next)
+	s.updateTrain()
+}
+
+// updateTrain passes on the train's measurement once the train has finished. It also starts the
+// train over if it failed, or starts a full train after a thin one.
+func (s *Session) updateTrain() {
 	if s.state == Open {
 		s.train.repeat(s.records.Next)
 	}
-	if result, ok := s.train.takeResult(); ok {
-		s.control.Train(result)
-		s.control.TrainLost(trainPackets-s.train.delivered, s.train.delivered)
-		s.train.followUp(s.records.Next)
+	result, ok := s.train.takeResult()
+	if !ok {
+		return
 	}
+	s.control.TrainMeasured(result)
+	s.control.TrainCounts(trainPackets-s.train.delivered, s.train.delivered)
+	s.train.followUp(s.records.Next)
 }
 
 // lose declares packet n lost and tells the source about its payloads. f is lost or abandoned.
@@ -60,11 +68,6 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
 	s.mtu.lost(t, n, r)
-	if f == abandoned {
-		// The packet may be so old that its record has expired already.
-		r.expires = t + silentPTOs*s.pto()
-	}
-
 	s.stats.Lost++
 	if r.paced {
 		s.control.Lost(s.time(t), r.sample, int(r.size))
@@ -78,9 +81,10 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// ack records that packet n arrived at the time at on the peer's clock. at is 0 if unknown.
-// isNew is true if this is the first ack of a packet that asked for one.
-func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) {
+// ack records that packet n arrived at the time at on the peer's clock. at is 0 if unknown. rtt is
+// the packet's sample from sampleRTT. elicited is true if this is the first ack of a packet that
+// asked for one.
+func (s *Session) ack(t time.Duration, n uint64, at, rtt time.Duration) (elicited bool) {
 	r := s.records.At(n)
 	previous := r.fate
 	if previous == acked || previous == skipped {
@@ -88,12 +92,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 	}
 	s.records.resolve(r, acked)
 	if previous == lost {
-		// We gave up on the packet too early.
-		s.stats.Spurious++
-		s.loss.Spurious(t, t-r.sent)
-		if r.paced {
-			s.control.Spurious(r.sample)
-		}
+		s.undoLoss(t, n, r)
 	}
 	s.mtu.acked(n, r)
 	s.reporter.peerKnows(r.knownBelow)
@@ -103,18 +102,28 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && previous == inFlight {
-		s.train.acked(r, n, at, s.rttGuess) // sampleRTT has just set rttGuess from this packet
-	}
-	if r.train && previous == lost {
-		if result, ok := s.train.addLate(r, n); ok {
-			s.control.Train(result)
-			s.control.TrainLate()
-		}
+		s.train.acked(r, n, at, rtt)
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)
 	}
 	return previous != ackOptional
+}
+
+// undoLoss is called when packet n is acked although we had declared it lost.
+func (s *Session) undoLoss(t time.Duration, n uint64, r *record) {
+	s.stats.Spurious++
+	s.loss.Spurious(t, t-r.sent)
+	if r.paced {
+		s.control.Spurious(r.sample)
+	}
+	if !r.train {
+		return
+	}
+	if result, ok := s.train.addLate(r, n); ok {
+		s.control.TrainMeasured(result)
+		s.control.TrainLate()
+	}
 }
 
 // peerTime converts a time on the peer's clock to a time.Time, or to the zero Time if it's 0.

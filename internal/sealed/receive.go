@@ -131,19 +131,19 @@ func (s *Session) receiveReport(t time.Duration, rp *report) error {
 	s.arrivals = rp.arrivals(s.arrivals, spans, s.loss.Largest)
 	s.control.AckDelay(s.ackDelay(rp))
 
-	anyNew := false
+	anyElicited := false
 	for _, sp := range slices.Backward(spans) { // oldest first
-		isNew, err := s.ackSpan(t, rp, sp)
+		elicited, err := s.ackSpan(t, rp, sp)
 		if err != nil {
 			return err
 		}
-		anyNew = anyNew || isNew
+		anyElicited = anyElicited || elicited
 	}
-	if anyNew {
+	if anyElicited {
 		// This clears liveness.ptos, which sampleRTT needs, so do it after ackSpan.
 		s.ackArrived(t)
 	}
-	if anyNew || largest >= s.loss.Largest {
+	if anyElicited || largest >= s.loss.Largest {
 		s.loss.Largest = max(s.loss.Largest, largest+1)
 		s.detectLosses(t)
 		s.updateController(s.time(t))
@@ -162,11 +162,11 @@ func (s *Session) ackDelay(rp *report) time.Duration {
 }
 
 // ackSpan acks the packets of a span. It must be called for the spans of a report in ascending
-// order. isNew is true if this is the first ack of a packet that asked for one.
+// order. elicited is true if it's the first ack of some packet that asked for one.
 //
 // A peer may ack the same packets over and over, so ackSpan skips whole runs of packets that
 // were acked before. Otherwise every such report would make us walk over all records.
-func (s *Session) ackSpan(t time.Duration, rp *report, sp span) (isNew bool, err error) {
+func (s *Session) ackSpan(t time.Duration, rp *report, sp span) (elicited bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
 		next := n + 1
@@ -176,20 +176,21 @@ func (s *Session) ackSpan(t time.Duration, rp *report, sp span) (isNew bool, err
 		case skipped:
 			return false, violation("ack for packet %d, whose number was skipped", n)
 		default:
+			var rtt time.Duration
 			at := s.takeArrival(n)
 			if r.fate == inFlight && n >= s.mtu.pathStart {
 				// Packets that were declared lost, or that were sent on the previous path, say
 				// nothing about the round trip.
-				s.loss.latestRTT = t - r.sent
-				s.sampleRTT(t, r, rp, at)
+				rtt = s.sampleRTT(t, r, rp, at)
 			}
-			first := s.ack(t, n, at)
-			isNew = isNew || first
+			if s.ack(t, n, at, rtt) {
+				elicited = true
+			}
 		}
 		r.ackedEnd = max(r.ackedEnd, sp.high)
 		n = next
 	}
-	return isNew, nil
+	return elicited, nil
 }
 
 // takeArrival returns when packet n arrived, or 0 if the report doesn't tell. It drops the
@@ -206,12 +207,16 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip from the ack of an unpaced packet, such as a probe. Unless the
-// ack ends an outage, the controller uses the sample only as a guess until a paced packet is
-// acked.
-func (s *Session) sampleRTT(t time.Duration, r *record, rp *report, at time.Duration) {
+// sampleRTT measures a round trip from the ack of a packet, and returns it without the time by which
+// the peer delayed the ack. The result is 0 if the packet is paced, because the controller measures
+// those itself, or if at is 0.
+//
+// An unpaced packet may be a probe, for example. Unless its ack ends an outage, the controller uses
+// the sample only as a guess until a paced packet is acked.
+func (s *Session) sampleRTT(t time.Duration, r *record, rp *report, at time.Duration) time.Duration {
+	s.loss.latestRTT = t - r.sent
 	if r.paced || at == 0 {
-		return
+		return 0
 	}
 	if s.liveness.ptos > 0 {
 		// The outage is over. Paced packets that were sent before it may be acked now as well,
@@ -219,11 +224,11 @@ func (s *Session) sampleRTT(t time.Duration, r *record, rp *report, at time.Dura
 		s.control.RoundTrip(t - r.sent)
 	}
 
-	// Subtract the time by which the peer delayed the ack. Bound both parts of it, because an
-	// absurd peer clock would make the sum overflow.
+	// Bound both parts of the delay, because an absurd peer clock would make the sum overflow.
 	delay := min(max(rp.largestArrival()-at, 0), maxReportDelay)
 	delay = min(delay+rp.delay, maxReportDelay)
 	s.rttGuess = max(t-r.sent-delay, time.Microsecond)
 	s.control.Guess(s.rttGuess)
 	s.reporter.returnPath.sample(s.rttGuess)
+	return s.rttGuess
 }
