@@ -32,20 +32,6 @@ type binding struct {
 	onOpenAcked func(object any, c *Conn)
 }
 
-// A handler runs the calls of one method. It is an *endpoint without its type parameters.
-type handler interface {
-	// bound reports whether On or OnRequest has set a function to run. A handler may have just a
-	// Check.
-	bound() bool
-	// runRemote decodes, validates and checks the argument of a call from the peer, and then runs
-	// the call. If the argument is refused, it returns a *validationError instead. Any other
-	// error comes from decoding.
-	runRemote(object any, call *Call, payload []byte) error
-	// runLocal runs a call that was made in this world, where its argument has been validated
-	// already.
-	runLocal(object any, call *Call, arg any)
-}
-
 // handles reports whether there is a handler for calls of m. b may be nil.
 func (b *binding) handles(m *method) bool {
 	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
@@ -123,6 +109,13 @@ func Check[T, A any](b *Binding[T], h checkable[A], fn func(object T, call *Call
 		panic(fmt.Sprintf("rpc: Check(%v) requires a Server RPC or a request to the server", m))
 	}
 	e.check = fn
+}
+
+// A checkable is a handle that [Check] accepts: a *[ServerRPC], or a *[Request] declared by
+// [ServerRequest].
+type checkable[A any] interface {
+	takes(A)
+	declared() *method
 }
 
 // Of returns the object of an actor. ok is false if a is nil, has ended, or is not of the
@@ -212,13 +205,6 @@ func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
-// A checkable is a handle that [Check] accepts: a *[ServerRPC], or a *[Request] declared by
-// [ServerRequest].
-type checkable[A any] interface {
-	takes(A)
-	declared() *method
-}
-
 // mustHook panics if a hook's function is missing, or if another one is already set. by is the
 // function that sets hooks of this kind, and to is the class, method or state that the hook is
 // for.
@@ -229,6 +215,20 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	case bound:
 		panic(fmt.Sprintf("rpc: %s(%v): function already set", by, to))
 	}
+}
+
+// A handler runs the calls of one method. It is an *endpoint without its type parameters.
+type handler interface {
+	// bound reports whether On or OnRequest has set a function to run. A handler may have just a
+	// Check.
+	bound() bool
+	// runRemote decodes, validates and checks the argument of a call from the peer, and then runs
+	// the call. If the argument is refused, it returns a *validationError instead. Any other
+	// error comes from decoding.
+	runRemote(object any, call *Call, payload []byte) error
+	// runLocal runs a call that was made in this world, where its argument has been validated
+	// already.
+	runLocal(object any, call *Call, arg any)
 }
 
 // An endpoint runs the calls of one method for one binding. Calls run one at a time, on the
@@ -288,15 +288,3 @@ func (e *endpoint[T, A]) runRemote(object any, call *Call, payload []byte) error
 func (e *endpoint[T, A]) runLocal(object any, call *Call, arg any) {
 	e.run(object.(T), call, arg.(A))
 }
-
-// A validationError wraps an error from a Validate or a Check.
-type validationError struct {
-	method *method
-	cause  error
-}
-
-func (e *validationError) Error() string {
-	return fmt.Sprintf("rpc: %v refused: %v", e.method, e.cause)
-}
-
-func (e *validationError) Unwrap() error { return e.cause }

@@ -321,3 +321,15 @@ func violation(err error) *CloseError {
 	message := err.(*control.Error) // all errors of package control have this type
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
 }
+
+// A validationError wraps an error from a Validate or a Check.
+type validationError struct {
+	method *method
+	cause  error
+}
+
+func (e *validationError) Error() string {
+	return fmt.Sprintf("rpc: %v refused: %v", e.method, e.cause)
+}
+
+func (e *validationError) Unwrap() error { return e.cause }
