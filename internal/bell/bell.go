@@ -17,6 +17,9 @@ func (b Bell) Ring() {
 	}
 }
 
+// Pending reports whether the bell has rung since the ring was last received. It leaves the ring.
+func (b Bell) Pending() bool { return len(b) > 0 }
+
 // Heard reports whether the bell rang, and clears the ring. It doesn't wait.
 func (b Bell) Heard() bool { return tryReceive(b) }
 

@@ -12,7 +12,10 @@ func TestBell(t *testing.T) {
 	require.False(t, b.Heard())
 	b.Ring()
 	b.Ring()
+	require.True(t, b.Pending())
+	require.True(t, b.Pending(), "it stays")
 	require.True(t, b.Heard())
+	require.False(t, b.Pending())
 	require.False(t, b.Heard())
 	b.Ring()
 	<-b

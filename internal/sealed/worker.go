@@ -49,7 +49,7 @@ type worker struct {
 	realTime   bool          // the socket is the kernel's and time is real, unlike in some tests
 	queue      *timers.Queue // for alarm
 
-	wakeups bell.Bell   // rung by tryEnter if a goroutine is working already; ends its sleep
+	wakeups bell.Bell   // rung by tryEnter while a goroutine is working; cleared by clearWake and sleep
 	timer   *time.Timer // of sleep; nil until it's needed
 
 	mu       sync.Mutex   // guards the fields below, up to alarmAt
@@ -85,8 +85,9 @@ func (w *worker) tryEnter() (ok bool) {
 	return false
 }
 
-// clearWake reports whether the worker was woken since the last call. It is called under the
-// carrier's lock, so the turn sees everything that an owner did under that lock before the wake.
+// clearWake reports whether the worker was woken since the last call, not counting a wake that
+// ended a sleep. It is called under the carrier's lock, so the turn sees everything that an owner
+// did under that lock before the wake.
 func (w *worker) clearWake() bool { return w.wakeups.Heard() }
 
 // start starts a goroutine that works in place of the calling one.
@@ -117,7 +118,7 @@ func (w *worker) poll(next time.Time) bool {
 	for begin := time.Now(); ; runtime.Gosched() {
 		now := time.Now()
 		isDue := !next.IsZero() && !next.After(now)
-		if len(w.wakeups) > 0 || !w.inboxEmpty() || isDue {
+		if isDue || w.hasWork() {
 			return true
 		}
 		if now.Sub(begin) >= pollTime {
@@ -125,6 +126,10 @@ func (w *worker) poll(next time.Time) bool {
 		}
 	}
 }
+
+// hasWork reports whether the worker was woken or a packet has arrived. Only the first packet in an
+// inbox causes a wake, so a wake alone wouldn't do.
+func (w *worker) hasWork() bool { return w.wakeups.Pending() || !w.inboxEmpty() }
 
 // sleep waits for a wake, or until work is due at next, which is zero if no work is due. It
 // returns true if the goroutine must end, because there won't be any work for a long time.
@@ -135,11 +140,11 @@ func (w *worker) sleep(next time.Time) (end bool) {
 		wait = until
 		mayEnd = false
 	}
-	if w.wakeups.Heard() || wait <= 0 {
+	if wait <= 0 || w.wakeups.Pending() {
 		return false
 	}
-	wait, nap := w.adjust(wait)
-	if nap && udp.Nap(wait) {
+	wait = max(wait, w.minSleep())
+	if w.mayNap(wait) && udp.Nap(wait) {
 		return false
 	}
 	if w.timer == nil {
@@ -155,19 +160,21 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	}
 }
 
-// adjust adapts the length of a sleep to the number of carriers with work, unless time is
-// virtual. If nap is true, the thread itself must sleep in the kernel.
-func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
-	if !w.realTime {
-		return wait, false
-	}
+// minSleep returns the shortest time for which the worker may sleep.
+func (w *worker) minSleep() time.Duration {
 	if w.crowded() {
-		return max(wait, crowdWait), false
+		return crowdWait
 	}
-	// In an idle process, the runtime's timers would round up a short wait. A thread can sleep
-	// more precisely in the kernel, but meanwhile no other goroutine can use its processor. So at
-	// most half of the processors may be used that way.
-	return wait, wait < udp.TimerUnit && 2*int(awake.Load()) <= runtime.GOMAXPROCS(0)
+	return 0
+}
+
+// mayNap reports whether the thread itself may sleep in the kernel for wait.
+//
+// In an idle process, the runtime's timers would round up a short wait. A thread can sleep more
+// precisely in the kernel, but no other goroutine can use its processor in the meantime, so at most
+// half of the processors may be used that way.
+func (w *worker) mayNap(wait time.Duration) bool {
+	return w.realTime && wait < udp.TimerUnit && 2*int(awake.Load()) <= runtime.GOMAXPROCS(0)
 }
 
 // tryLeave stops the caller's work if nothing is due before next, and sets the alarm for next.
@@ -175,8 +182,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, nap bool) {
 func (w *worker) tryLeave(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Only the first packet in an inbox causes a wake, so don't leave before the inbox is empty.
-	if len(w.wakeups) > 0 || !w.inboxEmpty() {
+	if w.hasWork() {
 		return false
 	}
 	w.working = false
@@ -212,11 +218,12 @@ func (w *worker) enterIfDue() bool {
 	if w.working {
 		return false
 	}
-	w.working = !w.nextWork.IsZero() && time.Until(w.nextWork) <= 0
-	if !w.working {
+	if w.nextWork.IsZero() || time.Until(w.nextWork) > 0 {
 		w.setAlarm()
+		return false
 	}
-	return w.working
+	w.working = true
+	return true
 }
 
 // stop ends the worker, after which wakes have no effect. It is called by the goroutine that is

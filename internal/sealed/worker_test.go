@@ -27,27 +27,20 @@ func TestWaitsOfACrowd(t *testing.T) {
 	w := worker{realTime: true}
 	as := func(crowd int) { setAwake(t, crowd) }
 	as(procs / 2)
-	wait, naps := w.adjust(short)
-	require.Equal(t, short, wait)
-	require.Equal(t, short < udp.TimerUnit, naps)
-	_, naps = w.adjust(2 * crowdWait)
-	require.False(t, naps, "the timers keep that")
+	require.Zero(t, w.minSleep())
+	require.Equal(t, short < udp.TimerUnit, w.mayNap(short))
+	require.False(t, w.mayNap(2*crowdWait), "the timers keep that")
 
 	as(procs)
-	wait, naps = w.adjust(short)
-	require.Equal(t, short, wait)
-	require.False(t, naps)
+	require.Zero(t, w.minSleep())
+	require.False(t, w.mayNap(short))
 
 	as(procs + 1)
-	wait, naps = w.adjust(short)
-	require.Equal(t, crowdWait, wait)
-	require.False(t, naps)
-	wait, _ = w.adjust(2 * crowdWait)
-	require.Equal(t, 2*crowdWait, wait)
+	require.Equal(t, crowdWait, w.minSleep())
+	require.False(t, w.mayNap(short))
 
-	wait, naps = new(worker).adjust(short)
-	require.Equal(t, short, wait, "in virtual time")
-	require.False(t, naps)
+	require.Zero(t, new(worker).minSleep(), "in virtual time")
+	require.False(t, new(worker).mayNap(short))
 }
 
 // TestSeenWakesAreForgotten: a wake that a turn has seen starts no other one.
