@@ -54,7 +54,7 @@ func (b *binding) replicate(object any, into []replica) {
 // already bound, or if the first connection has already fixed the world's classes. It must be
 // called on the world's goroutine.
 //
-// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states that arrive with the open
+// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states in the open message
 // are read into the object right after ctor, before any call. Calls that ctor makes in this world
 // run on that object in the next Dispatch.
 //
@@ -173,7 +173,8 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 //
 // Each tick examines only a fraction of the actors. Its cost depends on that fraction and on the
 // number of actors near each connection, but not on the number of pairs. At 30 Hz, 10,000 actors
-// that don't move cost 0.06 ms, and 100 connections with 200 actors near each another 0.3 ms.
+// that don't move cost 0.06 ms, and 100 connections, each with 200 actors nearby, cost another
+// 0.3 ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
 // an actor, this is logged, and the server tries again every second.
@@ -222,7 +223,7 @@ type handler interface {
 	// bound reports whether On or OnRequest has set a function to run. A handler may have just a
 	// Check.
 	bound() bool
-	// runRemote decodes, validates and checks the argument of a call from the peer, and then runs
+	// runRemote and runLocal require bound. runRemote decodes, validates and checks the argument of a call from the peer, and then runs
 	// the call. If the argument is refused, it returns a *validationError instead. Any other
 	// error comes from decoding.
 	runRemote(object any, call *Call, payload []byte) error
@@ -259,8 +260,7 @@ func (e *endpoint[T, A]) bound() bool { return e.run != nil }
 
 // runRemote implements handler.
 func (e *endpoint[T, A]) runRemote(object any, call *Call, payload []byte) error {
-	var zero A
-	e.arg = zero
+	defer e.clearArg()
 	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
 		return e.m.undecodable(len(payload), err)
 	}
@@ -280,8 +280,13 @@ func (e *endpoint[T, A]) runRemote(object any, call *Call, payload []byte) error
 		*doing = tasks.Doing{Of: e.m}
 	}
 	e.run(object.(T), call, e.arg)
-	e.arg = zero // for the garbage collector
 	return nil
+}
+
+// clearArg prepares arg for the next call, and lets go of the memory that it refers to.
+func (e *endpoint[T, A]) clearArg() {
+	var zero A
+	e.arg = zero
 }
 
 // runLocal implements handler.

@@ -97,6 +97,31 @@ func TestArgumentsDoNotShareMemory(t *testing.T) {
 	require.Equal(t, []list{{[]string{"a"}}, {[]string{"b"}}}, kept)
 }
 
+// However a call ends, its argument can be freed.
+func TestArgumentsAreFreed(t *testing.T) {
+	class := NewClass("C")
+	h := Server[vector](class, "Aim", Reliable)
+	b, o, call := bound(class), &object{}, &Call{Actor: &Actor{world: new(World)}}
+	On(b, h, func(_ *object, _ *Call, v vector) {
+		if v.Y == 1 {
+			panic("in the handler")
+		}
+	})
+	Check(b, h, (*object).mayAim)
+	e := b.untyped.handlers[0].(*endpoint[*object, vector])
+	require.NoError(t, e.runRemote(o, call, encode(t, vector{X: 1})))
+	require.Zero(t, e.arg)
+	require.Panics(t, func() { _ = e.runRemote(o, call, encode(t, vector{Y: 1})) })
+	require.Zero(t, e.arg, "after a panic")
+	require.Error(t, e.runRemote(o, call, append(encode(t, vector{X: 1}), 0)))
+	require.Zero(t, e.arg, "after an argument that can't be decoded")
+	require.Error(t, e.runRemote(o, call, encode(t, vector{X: 2})))
+	require.Zero(t, e.arg, "after Validate")
+	o.err = errors.New("not now")
+	require.Error(t, e.runRemote(o, call, encode(t, vector{X: 1})))
+	require.Zero(t, e.arg, "after Check")
+}
+
 func TestSealedIsKeptForLater(t *testing.T) {
 	raw := Raw("abc")
 	kept := retain(&raw).(Raw)
