@@ -124,9 +124,9 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	}
 	c.trace.About("open", a.class.name, uint64(a.ref))
 	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
-		err = errors.Join(err, c.machine.Close(channel, nil))
+		return 0, errors.Join(err, c.machine.Close(channel, nil))
 	}
-	return channel, err
+	return channel, nil
 }
 
 // channelOn opens a channel for the actor. If an earlier channel of the same actor was closed,
@@ -184,8 +184,8 @@ func (a *Actor) logNotOpened(c *Conn, err error) {
 // the server needs to know that, the game must report it with a call.
 //
 // fn runs once for each open, so it runs again if the actor opens again after it was closed for c
-// or dormant there. fn doesn't run if the actor closes before its open is acknowledged, or as soon
-// as it is acknowledged (see [World.SetOwner]). Nor does it run after this side has closed c.
+// or dormant there. fn doesn't run if the actor closes before, or together with, the acknowledgment
+// of its open (see [World.SetOwner]). Nor does it run after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
