@@ -16,8 +16,8 @@ import (
 // keys are arbitrary strings from outside.
 //
 // At a client, the identity is the client's own, by which the server knows it. Servers that know
-// the client by the same identity therefore share the content that it stores. Unless their keys
-// are the texts of digests, which are verified, each server needs a Store of its own (see
+// the client by the same identity therefore share the content that it stores. Each server needs a
+// Store of its own, unless all its keys are digests in text form, which are verified (see
 // [Incoming.SetStore]).
 //
 // If identities change when the server is restarted, as those of package rpc/users do, stored
@@ -87,9 +87,9 @@ type storeKey struct{ identity, key string }
 // the stored ones before it stores the rest.
 type body struct {
 	hasher
-	partial  Part   // nil if the content isn't stored, or once the store has become full
-	offset   int64  // offset in the content of the next byte to be written
-	unstored func() // counts a transfer that continues without the store
+	partial       Part   // nil if the content isn't stored, or once the store has become full
+	offset        int64  // offset in the content of the next byte to be written; never after partial's
+	countUnstored func() // counts a transfer that continues without the store
 }
 
 // Write hashes and stores p. If the store is full, Write deletes the part, and from then on only
@@ -105,16 +105,17 @@ func (b *body) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	b.offset += int64(len(p))
 	n, err := b.partial.Write(p[repeated:])
 	if errors.Is(err, ErrStoreFull) {
 		// This can happen if the size wasn't known when the part was opened. The part can no
 		// longer become complete, so it shouldn't take up room.
-		n = len(p)
 		err = b.partial.Delete()
 		b.partial = nil
-		b.unstored()
+		b.countUnstored()
+		return len(p), err
 	}
+	n += int(repeated)
+	b.offset += int64(n)
 	return n, err
 }
 
@@ -125,7 +126,7 @@ func (b *body) compare(p []byte) error {
 		return err
 	}
 	if !bytes.Equal(p, stored) {
-		return fmt.Errorf("%w: store has another element at byte %d", ErrDigest, b.offset)
+		return fmt.Errorf("%w: element at byte %d differs from the stored one", ErrDigest, b.offset)
 	}
 	return nil
 }

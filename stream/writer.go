@@ -196,8 +196,8 @@ func (w *writer) deliverElements(b *block) error {
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	dest := &body{
-		hasher:   newHasher(w.in.header.hash, w.in.header.keyDigest()),
-		unstored: func() { w.in.peer.counts.unstored.Add(1) },
+		hasher:        newHasher(w.in.header.hash, w.in.header.keyDigest()),
+		countUnstored: func() { w.in.peer.counts.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
 		return dest, nil
@@ -209,7 +209,7 @@ func (w *writer) prepare() (*body, error) {
 	case stored:
 		return nil, err
 	case errors.Is(err, errNamedBlob):
-		dest.unstored() // storing the array would eventually replace the blob
+		dest.countUnstored() // storing the array would eventually replace the blob
 		return dest, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
@@ -218,7 +218,7 @@ func (w *writer) prepare() (*body, error) {
 	partial, err := w.openPartial(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		dest.unstored() // the content can still be received, but the transfer can't be resumed
+		dest.countUnstored() // the content can still be received, but the transfer can't be resumed
 		return dest, nil
 	case err != nil:
 		return nil, storeError(err)
