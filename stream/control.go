@@ -50,7 +50,8 @@ type pair[A any] struct {
 	down *rpc.ClientRPC[A]
 }
 
-// pairOf declares a message on a class.
+// pairOf declares the two RPCs of a message, "Server"+name and "Client"+name, both of which are
+// Reliable. It is called only to initialize the variables above, before any world uses the class.
 func pairOf[A any](class *rpc.Class, name string) pair[A] {
 	return pair[A]{
 		up:   rpc.Server[A](class, "Server"+name, rpc.Reliable),
@@ -70,7 +71,7 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges messages about transfers on the control pipe, which has priority over bulk.
+// A control exchanges messages about transfers on the control pipe, which has priority over bulk.
 //
 // It has no queue: whenever the pipe accepts a message, the state of the transfers determines which
 // message is due, so that nothing piles up for a slow peer. It is used on the world's goroutine
@@ -78,8 +79,8 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
-	greeted bool       // our current limits were sent
-	full    bool       // the pipe accepted no more messages when it was last checked
+	greeted bool       // our limits were sent; false again after limitsChanged
+	full    bool       // at the last check, the pipe accepted no more messages
 }
 
 // open reports whether messages can be sent.
@@ -102,12 +103,14 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
+// controlQueueTime effectively doesn't limit the queue time, because messages on the control pipe
+// are small and don't wait behind bulk.
+const controlQueueTime = time.Hour
+
 // checkFull updates full. If the pipe is full, checkFull also asks for a tick when the pipe accepts
 // messages again.
 func (c *control) checkFull() {
-	// The queue time is effectively unlimited, because these messages are small and don't wait
-	// behind bulk.
-	gate := Gate{QueueTime: time.Hour}
+	gate := Gate{QueueTime: controlQueueTime}
 	channel := c.pipe.Channel(c.peer.conn)
 	c.full = !gate.Open(channel)
 	if c.full {
