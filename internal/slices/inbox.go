@@ -57,7 +57,7 @@ func (in *inbox) addRepair(now time.Time, r repair) (completed bool) {
 // It is called after each slice as well as after each repair slice, since either may be the last
 // one that we need.
 func (in *inbox) restore(now time.Time, id uint16) {
-	set := in.restorer.set(id)
+	set := in.restorer.find(id)
 	if set == nil {
 		return
 	}

@@ -141,7 +141,7 @@ func TestRestorerIsBounded(t *testing.T) {
 			box.addRepair(netsim.Epoch, repair{id: id, count: 28, total: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Nil(t, box.restorer.set(Pipeline+50), "far ahead of what may come")
+	require.Nil(t, box.restorer.find(Pipeline+50), "far ahead of what may come")
 	require.Equal(t, maxHeldRepairs, box.restorer.count)
 	for id := range uint16(Pipeline) {
 		for i := range parity.Most {
@@ -171,7 +171,7 @@ func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box.memory.account = full{newRoom(0)}
 	box.addRepair(netsim.Epoch, repair{count: 28, total: 4, last: 1, shard: make([]byte, Size)})
 	require.EqualValues(t, 1, box.refused)
-	require.Nil(t, box.restorer.set(0))
+	require.Nil(t, box.restorer.find(0))
 }
 
 // TestRepairThatContradicts is dropped: it neither harms the chunk nor ends anything.

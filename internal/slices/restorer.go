@@ -10,12 +10,16 @@ import (
 )
 
 // maxHeldRepairs is the maximum number of repair slices that we hold. That is one for each chunk in
-// flight. We drop any more, which costs no data, since the peer also resends lost slices.
+// flight. We drop any beyond that, which costs no data, because the peer also resends lost slices.
 const maxHeldRepairs = Pipeline
 
-// repairCost is the memory that we charge for a repair slice: the size class of its shard, and
-// a repairSet, since the slice may be the first one of its set.
-const repairCost = 1152 + 640
+const (
+	shardCost = 1152 // the size class of a shard
+	setCost   = 640  // a repairSet
+	// repairCost is the memory that we charge for a repair slice. It includes a set, because the
+	// slice may be the first one of its set.
+	repairCost = shardCost + setCost
+)
 
 // A page must have room for a chunk's missing slices, and for a padded copy of the last one.
 const _ = uint(pages.Size - (parity.Most+1)*Size)
@@ -45,14 +49,16 @@ const (
 )
 
 // keep stores a repair slice of a chunk that has not been delivered yet. If the sets still hold an
-// earlier chunk at the same index, keep drops that one, because it must have been delivered.
+// earlier chunk at the same index, keep drops that one, because at most Pipeline chunks are
+// in flight, so the earlier one has been delivered.
 func (r *restorer) keep(rep repair, account Account) outcome {
-	set := r.set(rep.id)
-	if set == nil {
+	set := r.find(rep.id)
+	switch {
+	case set == nil:
 		r.drop(rep.id, account)
-	} else if set.count != rep.count || set.total != rep.total || set.last != rep.last {
+	case set.count != rep.count || set.total != rep.total || set.last != rep.last:
 		return contradicts
-	} else if set.Has(rep.index) {
+	case set.Has(rep.index):
 		return kept
 	}
 	if r.count == maxHeldRepairs || !account.Borrow(repairCost, false) {
@@ -71,8 +77,8 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 	return kept
 }
 
-// set returns the repair slices of a chunk, or nil.
-func (r *restorer) set(id uint16) *repairSet {
+// find returns the repair slices of a chunk, or nil.
+func (r *restorer) find(id uint16) *repairSet {
 	if set := r.sets[id%Pipeline]; set != nil && set.id == id {
 		return set
 	}
@@ -88,17 +94,17 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 }
 
 // restore returns all slices of a chunk, padded to Size. have says which slices are in data;
-// restore puts the missing ones and the last one into page. There must be enough repair slices,
-// which restore overwrites.
+// restore puts the missing ones and the last one into page, so the result is valid only as long as
+// the caller owns page. There must be enough repair slices, which restore overwrites.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
-		last := i == s.count-1
-		if have.Acked.Has(i) && !last {
+		isLast := i == s.count-1
+		if have.Acked.Has(i) && !isLast {
 			all[i] = data[i*Size : (i+1)*Size]
 			continue
 		}
-		all[i], free = free[:0:Size], free[Size:]
+		all[i], free = free[:0:Size], free[Size:] // Restore fills in the slices of length 0
 		if have.Acked.Has(i) {
 			n := copy(all[i][:Size], data[i*Size:][:s.last])
 			all[i] = all[i][:Size]
@@ -121,7 +127,7 @@ func (r *restorer) drop(id uint16, account Account) {
 // dropAll removes all sets. Its cost depends only on the number of sets, because a peer can
 // cause a call with each slice of an awaited chunk for which there's no room.
 func (r *restorer) dropAll(account Account) {
-	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
+	for _, id := range slices.Sorted(maps.Keys(r.sets)) { // in order, so that tests are repeatable
 		r.drop(id, account)
 	}
 }
