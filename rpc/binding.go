@@ -223,9 +223,9 @@ type handler interface {
 	// bound reports whether On or OnRequest has set a function to run. A handler may have just a
 	// Check.
 	bound() bool
-	// runRemote and runLocal require bound. runRemote decodes, validates and checks the argument of a call from the peer, and then runs
+	// runRemote decodes, validates and checks the argument of a call from the peer, and then runs
 	// the call. If the argument is refused, it returns a *validationError instead. Any other
-	// error comes from decoding.
+	// error comes from decoding. Like runLocal, it requires bound.
 	runRemote(object any, call *Call, payload []byte) error
 	// runLocal runs a call that was made in this world, where its argument has been validated
 	// already.

@@ -88,7 +88,7 @@ type storeKey struct{ identity, key string }
 type body struct {
 	hasher
 	partial       Part   // nil if the content isn't stored, or once the store has become full
-	offset        int64  // offset in the content of the next byte to be written; never after partial's
+	offset        int64  // offset in the content of the next byte to be written
 	countUnstored func() // counts a transfer that continues without the store
 }
 
