@@ -39,7 +39,7 @@ func (p *parrot) AppendPacket(_ time.Time, buf []byte, _ int) ([]byte, uint64, b
 }
 
 func (p *parrot) Content() recovery.Content          { return recovery.Content{Bulk: true} }
-func (p *parrot) OtherFirstByte() byte                   { return p.first }
+func (p *parrot) OtherFirstByte() byte               { return p.first }
 func (p *parrot) Queued() int                        { return 0 }
 func (p *parrot) SetPath(time.Time, recovery.Path)   {}
 func (p *parrot) Fate(_ time.Time, _ uint64, _ bool) {}

@@ -91,7 +91,7 @@ func (p *parcels) SetPath(_ time.Time, path recovery.Path) {
 	p.changed = p.changed || p.fates != path.Fates
 	p.fates = path.Fates
 }
-func (p *parcels) OtherFirstByte() byte               { return parcelByte }
+func (p *parcels) OtherFirstByte() byte           { return parcelByte }
 func (p *parcels) Content() recovery.Content      { return recovery.Content{Bulk: true} }
 func (p *parcels) Queued() int                    { return len(p.due) * parcelBytes }
 func (p *parcels) Unsent(uint64)                  {}

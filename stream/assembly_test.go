@@ -110,10 +110,10 @@ func TestAssemblyBoundsSmallParts(t *testing.T) {
 	t.Log("# an honest sender's parts behind a lost one once were too many")
 	a = assembly{limit: 100_000}
 	for at := 1; at < len(all); at++ {
-		require.NoError(t, a.add(partOf(all, at, at+1)))
+		require.NoError(t, add(&a, partOf(all, at, at+1)))
 	}
 	require.LessOrEqual(t, len(a.parked), len(all)/partBytes+1)
-	require.NoError(t, a.add(partOf(all, 0, 1)))
+	require.NoError(t, add(&a, partOf(all, 0, 1)))
 	require.True(t, bytes.Equal(all, takeAll(&a)))
 	require.Zero(t, a.held)
 }

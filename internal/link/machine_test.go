@@ -139,7 +139,7 @@ func (m *machine) Waiting() (unreliable, bulk bool) { return false, false }
 func (m *machine) Hold(_, _ bool)                   {}
 func (m *machine) Acked() uint64                    { return 0 }
 func (m *machine) Overtaken(_, _ time.Time)         {}
-func (m *machine) OtherFirstByte() byte                 { return m.first }
+func (m *machine) OtherFirstByte() byte             { return m.first }
 func (m *machine) Arrived() time.Time               { return time.Time{} }
 
 // quietMachine says itself whether an Unlock matters.
