@@ -241,10 +241,10 @@ func (c *Conn) usable() bool { return c.life.usable() }
 // String returns the connection's number, which is unique only within its world, its identity
 // and its remote address.
 func (c *Conn) String() string {
+	name := c.name()
 	if c == nil {
-		return "no conn"
+		return name
 	}
-	name := fmt.Sprintf("conn %d", c.id)
 	if identity := c.Identity(); identity != "" {
 		name += fmt.Sprintf(" %q", identity)
 	}
@@ -252,6 +252,14 @@ func (c *Conn) String() string {
 		name += " " + addr.String()
 	}
 	return name
+}
+
+// name returns the connection's name without its identity and address.
+func (c *Conn) name() string {
+	if c == nil {
+		return "no conn"
+	}
+	return fmt.Sprintf("conn %d", c.id)
 }
 
 // LogValue implements slog.LogValuer. On a client, it adds the local address to tell the clients of

@@ -84,6 +84,7 @@ func init() {
 	extend.ClassOf = func(class any) *extend.Class { return &class.(*Class).extended }
 	extend.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
 	extend.MaxBunchOf = func(conn any) int { return conn.(*Conn).terms.maxBunch }
+	extend.NameOf = func(conn any) string { return conn.(*Conn).name() }
 }
 
 // NewWorld returns a world without connections. It returns an error if config is not valid.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -42,8 +43,8 @@ var (
 // Errors from a Store.
 var (
 	// ErrDigest means that content differs from what its sender hashed, from the digest in its
-	// key, or from the part that the receiver has stored. The text names the peer, the key,
-	// and the expected and actual digest or size.
+	// key, or from the part that the receiver has stored. The text names the connection, the
+	// key, and the expected and actual digest or size.
 	//
 	// The incomplete part is deleted. If complete content was already stored under the key, it is
 	// kept, unless it has changed since it was verified.
@@ -90,8 +91,7 @@ type failure struct {
 	refused bool  // the receiver refused the transfer at its header, so the progress doesn't matter
 
 	// Set by describe.
-	transfer string // name of the transfer
-	peer     string // " to" or " from" the connection, which a stop message must not contain
+	transfer string // name of the transfer, and of the connection: see extend.NameOf
 	ending   string // how the transfer ended, and its progress
 }
 
@@ -139,11 +139,12 @@ func (f *failure) describe(local side, conn *rpc.Conn, h *header, p Progress) *f
 		f.transfer += fmt.Sprintf(" with key %q", h.key)
 	}
 	progress := fmt.Sprintf(", %s %s consumed", p.of(p.Acked), h.units())
-	f.peer = fmt.Sprintf(" from %v", conn)
+	direction := " from "
 	if local == senderSide {
 		progress = fmt.Sprintf(", %s %s sent", p.of(p.Sent), h.units())
-		f.peer = fmt.Sprintf(" to %v", conn)
+		direction = " to "
 	}
+	f.transfer += direction + extend.NameOf(conn)
 	switch {
 	case f.refused:
 		f.ending = " refused by the receiver"
@@ -158,7 +159,7 @@ func (f *failure) describe(local side, conn *rpc.Conn, h *header, p Progress) *f
 func (f *failure) Error() string {
 	text := f.kind.Error()
 	if f.transfer != "" {
-		text += ": " + f.transfer + f.peer + f.ending
+		text += ": " + f.transfer + f.ending
 	}
 	if f.cause != nil {
 		text += ": " + f.withoutKind(f.cause.Error())
@@ -188,20 +189,9 @@ func (f *failure) stop(id uint64) stop {
 	if local, ok := errors.AsType[*localError](f.cause); ok {
 		s.reason = clip(local.public, maxReasonBytes)
 	} else if f.cause != nil {
-		s.reason = clip(f.withoutKind(withoutPeers(f.cause)), maxReasonBytes)
+		s.reason = clip(f.withoutKind(f.cause.Error()), maxReasonBytes)
 	}
 	return s
-}
-
-// withoutPeers returns the text of a cause for the peer. If the cause is the failure of another
-// transfer, the text doesn't name that transfer's connection, because a connection's text contains
-// the address and the identity of another player.
-func withoutPeers(cause error) string {
-	text := cause.Error()
-	for f, ok := errors.AsType[*failure](cause); ok; f, ok = errors.AsType[*failure](f.cause) {
-		text = strings.ReplaceAll(text, f.peer, "")
-	}
-	return text
 }
 
 // peerFailure returns the failure that a stop message from the peer reports. peer is the peer's

@@ -110,7 +110,8 @@ func TestFailureOfWhatIsUnderWay(t *testing.T) {
 type readOnly struct{ io.Reader }
 
 // TestFailureForAFailure: a cause may be another transfer's failure. What it is does not hide what
-// this one is, and the peer doesn't learn whom the other transfer was for.
+// this one is, and its text names a connection without its address and identity, because the peer
+// gets it.
 func TestFailureForAFailure(t *testing.T) {
 	rejected := failure{kind: ErrRejected, cause: errTest}
 	other := rejected.describe(receiverSide, nil, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
@@ -120,7 +121,7 @@ func TestFailureForAFailure(t *testing.T) {
 		`relaying: stream: rejected: blob "other" from no conn stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`)
 	stop := failureOf(err).stop(1)
 	require.Equal(t, stopCanceled, stop.code)
-	require.Equal(t, `relaying: stream: rejected: blob "other" stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`, stop.reason)
+	require.Equal(t, `relaying: stream: rejected: blob "other" from no conn stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`, stop.reason)
 	require.ErrorIs(t, err, ErrCanceled)
 	require.True(t, errors.Is(err, ErrRejected) && errors.Is(err, errTest))
 }

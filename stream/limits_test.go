@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -80,6 +81,25 @@ func TestTooSmallMaxBunch(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("stream: rpc.Config.Bunch.MaxBunch is %d; "+
 			"the minimum is 1024, so that messages about transfers fit", size))
 	}
+}
+
+// TestPeerWithATinyMaxBunch: a client may claim any MaxBunch in its Hello. Parts of a negative size
+// once crashed the server.
+func TestPeerWithATinyMaxBunch(t *testing.T) {
+	agreed := extend.MaxBunchOf
+	defer func() { extend.MaxBunchOf = agreed }()
+	inNetwork(t, setup{}, func(n *network) {
+		for _, size := range []int{1, 63, 64, minMaxBunch - 1} {
+			extend.MaxBunchOf = func(any) int { return size }
+			for _, via := range []Backend{Window{}, Slices{}} {
+				err := save.Send(n.ctx, n.server.peer, bytes.NewReader(content(10_000)), -1, Via(via))
+				require.EqualError(n, err, fmt.Sprintf(`stream: canceled: blob "save" to conn 1 stopped by the sender, `+
+					`0 bytes sent: peer limits messages to %d bytes (MaxBunch); transfers need 1024`, size))
+			}
+			err := items.Send(n.ctx, n.server.peer, testItems(300))
+			require.ErrorContains(n, err, "transfers need 1024")
+		}
+	})
 }
 
 // TestMessagesFitTheSmallestBunch: the largest header, and the largest reason.

@@ -121,7 +121,7 @@ func (s *sender) begin(pipe *rpc.Actor) (taken bool, err error) {
 	}
 
 	entries, maxBunch, _ := extend.Limits(s.peer.conn)
-	if err := t.opts.checkElement(entries, maxBunch); err != nil {
+	if err := t.opts.checkLimits(entries, maxBunch); err != nil {
 		t.finish(err)
 		s.peer.live.remove(t)
 		return true, nil

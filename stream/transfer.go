@@ -65,9 +65,10 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 }
 
 // startReader starts the reader, unless the connection has yet to agree on the limits that parts
-// depend on. In that case, sender.begin starts it.
+// depend on, or these are too small. In both cases, sender.begin goes on.
 func (t *Transfer) startReader() {
-	if entries, maxBunch, agreed := extend.Limits(t.peer.conn); agreed {
+	entries, maxBunch, agreed := extend.Limits(t.peer.conn)
+	if agreed && t.opts.checkLimits(entries, maxBunch) == nil {
 		t.reader.start(t.opts.partSize(entries, maxBunch))
 	}
 }
@@ -84,8 +85,8 @@ func (t *Transfer) String() string {
 	return fmt.Sprintf("%s: %v", t.name(), t.Progress())
 }
 
-// name returns the names of the transfer and of its receiver, for errors.
-func (t *Transfer) name() string { return fmt.Sprintf("%s to %v", t.header.title(), t.peer.conn) }
+// name returns the names of the transfer and of its receiver, for errors. See [extend.NameOf].
+func (t *Transfer) name() string { return t.header.title() + " to " + extend.NameOf(t.peer.conn) }
 
 // Progress returns a consistent snapshot of the transfer's progress.
 func (t *Transfer) Progress() Progress { return t.status.current() }

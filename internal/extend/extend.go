@@ -31,6 +31,11 @@ var (
 	// MaxBunchOf returns the maximum size of a message that both ends have agreed on. It may be
 	// called concurrently, but only once the connection has joined.
 	MaxBunchOf func(conn any) int
+
+	// NameOf returns the name of a connection for an error that a game may pass on to another
+	// client: its number, but neither its address nor its identity, as rpc.Conn.String does. It
+	// may be called concurrently.
+	NameOf func(conn any) string
 )
 
 // Add adds a machine to every connection of a world. Its priority is below that of calls and of

@@ -201,7 +201,7 @@ var scattered = map[string]int{
 	"bunch": 164,
 	"chunk": 19, "chunk/fragment": 2, "chunk/vital": 33,
 	"examples/savegame/command": 5, "examples/savegame/demo": 1, "examples/savegame/versions": 39,
-	"internal/link": 41, "internal/logs": 7, "internal/pace": 80, "internal/relevancy": 8, "internal/scenes": 8, "internal/sealed": 64, "internal/trace": 17, "internal/udp": 4,
+	"internal/link": 41, "internal/logs": 7, "internal/pace": 80, "internal/relevancy": 8, "internal/scenes": 8, "internal/sealed": 66, "internal/trace": 17, "internal/udp": 4,
 	"rpc": 240, "rpc/dos": 7, "rpc/input": 1,
 	"stream/disk": 12,
 }

@@ -15,11 +15,11 @@ import (
 )
 
 // machines are the packages without clock, goroutine, lock, channel or map-ordered decision.
-var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/control", "internal/keyed", "internal/outbox", "internal/pace", "internal/parity", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "internal/wire", "rpc/dos"}
+var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/control", "internal/keyed", "internal/outbox", "internal/pace", "internal/parity", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "internal/wire", "internal/words", "rpc/dos"}
 
 // shared are the packages of this module that every machine may import, below those that one may.
 var (
-	shared = []string{"internal/bits", "internal/parity", "internal/recovery", "internal/wire"}
+	shared = []string{"internal/bits", "internal/parity", "internal/recovery", "internal/wire", "internal/words"}
 	below  = map[string][]string{
 		"bunch":            {"internal/pages"},           // memory, with a lock behind it; what the machine does is the same whichever it gets
 		"internal/control": {"bunch", "internal/sealed"}, // the parameters of a Hello, and the ids of sealed carriers

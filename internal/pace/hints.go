@@ -2,7 +2,8 @@ package pace
 
 import "time"
 
-// TrainMeasured reports the result of a train, which is a group of packets that were sent back to back.
+// TrainMeasured reports the result of a train, which is a group of packets that were sent back to
+// back.
 //
 // In Start, the train's rate becomes the hint, unless we have already measured more than an eighth
 // of it. (From play alone we measure less than the path's rate.) If jitter spread the train, its

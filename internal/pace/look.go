@@ -202,7 +202,7 @@ func (c *Controller) closeLook() {
 	// If the look saw a queue, its gain came at the expense of others. Give it back, or at least
 	// what exceeds our due.
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
-		c.rates.set(c.filling, min(c.rates.value(), l.from+c.due()))
+		c.rates.set(c.filling, min(c.rates.value(), l.from+l.due(c.looks.extra, &c.delay, c.cfg.Packet)))
 	}
 
 	dropped := l.outcome.events().above(c.usual())
@@ -226,17 +226,17 @@ func (c *Controller) closeLook() {
 
 // due returns what a look may take from others, in bytes per second. That is nothing if we have the
 // path to ourselves, a packet per round trip if we have half of it, and up to three if our share is
-// small. How small it is shows in how much the looks must add.
+// small. How small it is shows in how much the looks must add, which is extra.
 //
 // Without this, looks would leave shares as they are, so that controllers which began unequally
 // would be as unequal ten seconds later. But a short queue would drop what we keep, and in jitter
 // we can't tell what our looks added to the queue.
-func (c *Controller) due() float64 {
-	if c.delay.short() || c.delay.jitter() > 0 {
+func (l *look) due(extra float64, d *delay, packet int) float64 {
+	if d.short() || d.jitter() > 0 {
 		return 0
 	}
-	packets := max(c.looks.extra-c.look.minExtra, 0) / (lookGain - 1)
-	return packets * float64(c.cfg.Packet) / c.delay.base().Seconds()
+	packets := max(extra-l.minExtra, 0) / (lookGain - 1)
+	return packets * float64(packet) / d.base().Seconds()
 }
 
 const (

@@ -94,8 +94,12 @@ func (g *Gate) learnFromPause(now time.Duration) {
 
 // Held is called when an ack ends an outage (see RTT.Held). The path may have changed meanwhile, so
 // the start begins again, but gently, and a drain finds out whether round trips are longer now.
+// Before the first round trip there is nothing to begin again.
 func (g *Gate) Held(now, least time.Duration) {
 	g.RTT.Held(now, least)
+	if !g.Known() {
+		return
+	}
 	g.rate.restart(now)
 	g.begin(start{gentle: true})
 	g.drain = drain{}

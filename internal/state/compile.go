@@ -186,8 +186,8 @@ func (c *compiler) sequence(t reflect.Type, path string, rest *tagRest) (sequenc
 	return sequence{elem, isOctet && t.Elem().Kind() == reflect.Uint8}, err
 }
 
-// record makes the form of a struct inside a field. A struct that contains itself, which is possible
-// through a slice, is refused because compiling it would never end.
+// record makes the form of a struct inside a field. A struct that contains itself, which is
+// possible through a slice, is refused because compiling it would never end.
 func (c *compiler) record(t reflect.Type, path string, rest *tagRest) (form, error) {
 	switch {
 	case t == timeType:
