@@ -44,7 +44,7 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{SendBudget: -1}, "Config.SendBudget is -1; it must not be negative"},
 		{Config{ReceiveLimit: 600 << 20}, "Config.ReceiveLimit is 629145600 bytes; the limit is 536870912 (Config.ReceiveBudget): raise it or lower ReceiveLimit"},
 		{Config{ReceiveLimit: 2 << 20, ReceiveBudget: 1 << 20}, "Config.ReceiveLimit is 2097152 bytes; the limit is 1048576 (Config.ReceiveBudget)"},
-		{Config{SendLimit: 2 << 30}, "Config.SendLimit is 2147483648 bytes; the limit is 1073741824 (Config.SendBudget): raise it or lower SendLimit"},
+		{Config{SendLimit: 1 << 30, SendBudget: 1 << 29}, "Config.SendLimit is 1073741824 bytes; the limit is 536870912 (Config.SendBudget): raise it or lower SendLimit"},
 		{Config{SendBudget: 1000}, "Config.SendBudget is 1000 bytes; the minimum is 65536"},
 		{Config{SendLimit: 1}, "Config.SendLimit is 1 byte; the minimum is 65536"},
 		{Config{IdleTimeout: 30}, "Config.IdleTimeout is 30ns; the minimum is 1ms: give it a unit, such as time.Second"},

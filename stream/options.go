@@ -137,9 +137,9 @@ func (o *options) partSize(entries, maxBunch int) int {
 	return min(cmp.Or(o.part, partBytes), o.window.maxPart(entries, maxBunch))
 }
 
-// checkLimits returns an error if the connection's limits are too small for the transfer: if the peer
-// has a smaller MaxBunch than Install allows, or if an element might not fit into an RPC. All else
-// fits, because partSize makes the parts small enough.
+// checkLimits returns an error if the connection's limits are too small for the transfer: if the
+// peer has a smaller MaxBunch than Install allows, or if an element might not fit into an RPC. All
+// else fits, because partSize makes the parts small enough.
 func (o *options) checkLimits(entries, maxBunch int) error {
 	if maxBunch < minMaxBunch {
 		return fmt.Errorf("peer limits messages to %d bytes (MaxBunch); transfers need %d", maxBunch, minMaxBunch)

@@ -208,8 +208,8 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 }
 
 // sampleRTT measures a round trip from the ack of a packet, and returns it without the time by
-// which the peer delayed the ack. The result is 0 if the packet is paced, because the controller measures
-// those itself, or if at is 0.
+// which the peer delayed the ack. The result is 0 if the packet is paced, because the controller
+// measures those itself, or if at is 0.
 //
 // An unpaced packet may be a probe, for example. Unless its ack ends an outage, the controller uses
 // the sample only as a guess until a paced packet is acked.
