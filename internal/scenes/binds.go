@@ -118,9 +118,9 @@ var binds = []struct {
 		parts: []string{"crowd: 4 one by one, queue 4"},
 	},
 	{
-		why: "Open: unequal parts become equal over some ten seconds, by looks that are all " +
-			"equally large and by yielding to the queues of others. Seeds differ: some are at " +
-			"0.99, some at 0.8. New Reno is fairer.",
+		why: "Open: unequal parts become equal over some seconds, because looks of a small part " +
+			"keep up to three packets per round trip of what they take. Seeds differ: some are at " +
+			"0.99, some at 0.85. New Reno is fairer.",
 		parts: []string{"crowd: 2", "crowd: 4", "crowd: 8", "crowd: 16", "crowd and weather: "},
 	},
 	{
