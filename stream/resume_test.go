@@ -340,7 +340,7 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 					return
 				}
 				require.ErrorIs(n, err, ErrDigest)
-				require.ErrorContains(n, err, "another element")
+				require.ErrorContains(n, err, "differs from the stored one")
 				time.Sleep(time.Second)
 				require.Empty(n, store.parts, "it is deleted")
 				require.Empty(n, store.contents)
