@@ -21,7 +21,7 @@ type Config struct {
 	ReliableBuffer int
 
 	// MaxBunch is the maximum size of a message in bytes. The default is 65,536, which is also
-	// the highest value allowed. Package rpc needs at least 71 bytes for its handshake.
+	// the highest value allowed. Package rpc needs at least 71 bytes for its own messages.
 	MaxBunch int
 
 	// ReceiveLimit is the maximum number of bytes that reliable messages may hold here until

@@ -111,8 +111,8 @@ func (c *Conn) Acked() uint64 { return c.loss.Largest }
 func (c *Conn) InFlight() int { return c.sent.bytesInFlight }
 
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all round
-// trips, and the number of measurements of recent, which is valid only if that is not 0. A
-// standing queue raises recent, whereas jitter does not.
+// trips, and the number of measurements of recent. recent is 0 if it's unknown, as it is at first
+// and after an outage. A standing queue raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
 }

@@ -310,9 +310,9 @@ func (t *classTable) add(class *Class) error {
 	}
 	class.markUsed()
 	for _, m := range class.methods {
-		if m.least > t.maxBunch {
+		if limit := m.maxBytes(t.maxBunch); m.least > limit {
 			return fmt.Errorf("rpc: %v: call has at least %d bytes with its argument %v; the limit is %d (Config.Bunch.MaxBunch)",
-				m, m.least, m.arg, t.maxBunch)
+				m, m.least, m.arg, limit)
 		}
 	}
 	t.classes = append(t.classes, class)

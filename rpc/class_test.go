@@ -63,7 +63,7 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `C.Grid: call has at least 120304 bytes`, func() { Multicast[[100][300][3]int16](class, "Grid", Unreliable) })
 	panics(t, `C.Ask: call has at least`, func() { ServerRequest[[1 << 20]byte, None](class, "Ask") })
 	panics(t, `C.Tell.Answer: call has at least`, func() { ClientRequest[None, [1 << 20]byte](class, "Tell") })
-	panics(t, `C.Behind: call has at least 1103 bytes with its argument [1100]uint8; the limit is 1084 (ForceQueue)`,
+	panics(t, `C.Behind: call has at least 1103 bytes with its argument [1100]uint8; the limit is 1081 (ForceQueue)`,
 		func() { Client[[1100]byte](class, "Behind", Unreliable, ForceQueue()) })
 	Server[[65530]byte](class, "Fits", Reliable)
 	Server[[]byte](class, "Varies", Reliable)

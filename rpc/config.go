@@ -359,8 +359,8 @@ type Config struct {
 	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random,
 	// which must be zero here.
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
-	// TickRate. MaxBunch must be at least 71 bytes, and large enough for Token and for every
-	// call whose size doesn't depend on its argument.
+	// TickRate. MaxBunch must be at least 71 bytes, and large enough for Token, for identities and
+	// for the smallest call of every method.
 	Bunch bunch.Config
 
 	// For development and operation.
@@ -602,7 +602,7 @@ func (c *Config) validateMessages() error {
 	}
 	limit := c.Bunch.MaxBunch
 	if limit < control.MinBunch {
-		return fmt.Errorf("rpc: Config.Bunch.MaxBunch is %d; the minimum is %d, which a handshake needs",
+		return fmt.Errorf("rpc: Config.Bunch.MaxBunch is %d; the minimum is %d, which messages of rpc need",
 			limit, control.MinBunch)
 	}
 	if size := len(control.AppendLogin(nil, control.Login{Token: c.Token})); size > limit {

@@ -60,7 +60,7 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{Bunch: bunch.Config{Rate: 1000}}, "Config.Bunch.Rate is set: set Config.Rate instead"},
 		{Config{Bunch: bunch.Config{Random: func(int) int { return 0 }}}, "Config.Bunch.Random is set: leave it to the world"},
 		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "invalid Config.Bunch: "},
-		{Config{Bunch: bunch.Config{MaxBunch: 1}}, "Config.Bunch.MaxBunch is 1; the minimum is 71, which a handshake needs"},
+		{Config{Bunch: bunch.Config{MaxBunch: 1}}, "Config.Bunch.MaxBunch is 1; the minimum is 71, which messages of rpc need"},
 		{Config{Bunch: bunch.Config{MaxBunch: 70}}, "Config.Bunch.MaxBunch is 70; the minimum is 71"},
 		{Config{Bunch: bunch.Config{MaxBunch: 100}, Token: make([]byte, 100)}, "Config.Token has 100 bytes, for which a login has 102; the limit is 100 (Config.Bunch.MaxBunch)"},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},

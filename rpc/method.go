@@ -353,14 +353,22 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 
 // mustFit panics if even the smallest call is too large to be sent, whatever Config.Bunch is.
 func (m *method) mustFit() {
-	limit, setting := bunch.MaxBunchBytes, "bunch.MaxBunchBytes): use package stream for larger data"
+	setting := "bunch.MaxBunchBytes): use package stream for larger data"
 	if m.policy == forceQueue {
-		limit, setting = bunch.EntryBytes-updateReserve, "ForceQueue)"
+		setting = "ForceQueue)"
 	}
-	if m.least > limit {
+	if limit := m.maxBytes(bunch.MaxBunchBytes); m.least > limit {
 		panic(fmt.Sprintf("rpc: %v: call has at least %d bytes with its argument %v; the limit is %d (%s",
 			m, m.least, m.arg, limit, setting))
 	}
+}
+
+// maxBytes returns the maximum size of a call of the method if messages have up to maxBunch bytes.
+func (m *method) maxBytes(maxBunch int) int {
+	if m.policy == forceQueue {
+		return maxQueuedCall(maxBunch)
+	}
+	return maxBunch
 }
 
 // mustHaveValidOptions panics if the method's delivery doesn't exist, or if its options aren't

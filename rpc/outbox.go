@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math/bits"
 	"slices"
@@ -422,6 +423,12 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 // maxUpdateBytes returns the maximum size of the fields in an update to the client, excluding their
 // mask.
 func (c *Conn) maxUpdateBytes() int { return min(bunch.EntryBytes, c.terms.maxBunch) - updateReserve }
+
+// maxQueuedCall returns the maximum size of a call of a ForceQueue method, which travels in an
+// update with its length.
+func maxQueuedCall(maxBunch int) int {
+	return min(bunch.EntryBytes, maxBunch) - updateReserve - binary.MaxVarintLen16
+}
 
 // markAll marks everything that the client may see as lacking, since the client wasn't able to
 // keep the states that it acknowledged. It also opens dormant actors that have lists. It returns

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"math/bits"
@@ -285,7 +284,7 @@ func (o *opening) receives(m *method) bool {
 // queueCall queues a call of a ForceQueue method until the states have been sent. If too many bytes
 // of calls are already waiting, it drops the call.
 func (o *opening) queueCall(m *method, call []byte) error {
-	if limit := o.conn.maxUpdateBytes() - binary.MaxVarintLen16; len(call) > limit {
+	if limit := maxQueuedCall(o.conn.terms.maxBunch); len(call) > limit {
 		return errorf("rpc: %v to %v: call has %d bytes; the limit for ForceQueue is %d: %w",
 			m, o.conn, len(call), limit, bunch.ErrBunchTooLarge)
 	}

@@ -253,7 +253,7 @@ func (c *Calling) connect() (Channel, error) {
 	}
 	c.channel = c.actor.Channel(c.conn)
 	if !c.channel.Open() {
-		return nil, fmt.Errorf("actor is not open to %v: %w", c.conn, ErrClosed)
+		return nil, fmt.Errorf("actor is not open to %s: %w", extend.NameOf(c.conn), ErrClosed)
 	}
 	return c.channel, nil
 }
@@ -264,7 +264,7 @@ func (c *Calling) makeCall(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		// The client has gone. Package rpc would count the call as dropped without returning an
 		// error, so Progress would include items that were never sent.
-		return fmt.Errorf("channel to %v closed: %w", c.conn, ErrClosed)
+		return fmt.Errorf("channel to %s closed: %w", extend.NameOf(c.conn), ErrClosed)
 	}
 	err := call()
 	if err == nil && c.local != nil {
@@ -353,9 +353,9 @@ func (c *Calling) checkUsable() error {
 	case c.actor.Conn() != c.conn:
 		return fmt.Errorf("%w: actor changed its owner", ErrCanceled)
 	case c.conn != nil && !c.channel.Open():
-		return fmt.Errorf("%w: %v", ErrClosed, c.conn)
+		return fmt.Errorf("%w: %s", ErrClosed, extend.NameOf(c.conn))
 	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
-		return fmt.Errorf("%w: actor was closed for %v", ErrClosed, c.conn)
+		return fmt.Errorf("%w: actor was closed for %s", ErrClosed, extend.NameOf(c.conn))
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ type Config struct {
 
 	// ReadTime is the time within which the application must start reading an incoming transfer or
 	// call its OnBatch, before the transfer is rejected. Without a limit, a handler that forgets a
-	// transfer would block its sender forever. The default is 5 minutes. A negative value means no
+	// transfer would block its sender forever. A Read that returns ErrBlocking doesn't count. The
+	// default is 5 minutes. A negative value means no
 	// limit.
 	ReadTime time.Duration
 

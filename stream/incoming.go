@@ -27,7 +27,7 @@ func (i Incoming) Key() string { return i.in.header.key }
 
 // String returns the names of the transfer and of its sender, and the progress.
 func (i Incoming) String() string {
-	return fmt.Sprintf("%s from %v: %v", i.in.header.title(), i.Conn(), i.Progress())
+	return fmt.Sprintf("%s from %s: %v", i.in.header.title(), extend.NameOf(i.Conn()), i.Progress())
 }
 
 // Progress returns a consistent snapshot of the transfer's progress. Total is known from the

@@ -171,7 +171,7 @@ func (r *reader) newBlock(offset int64) *block {
 		size = min(size, int(remaining+1)/2)
 	}
 	if size <= partBytes*7/8 {
-		return newHeapBlock(size) // see newBlock
+		return newHeapBlock(size) // as for a part; see newBlock in part.go
 	}
 	return newPageBlock(size)
 }

@@ -271,8 +271,8 @@ func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
 func (r *receiver) noMemory() error {
-	return fmt.Errorf("%w: no memory for the transfer: others use it, or the sender has its share of %d bytes "+
-		"(stream.Config.MaxMemory)", ErrRejected, r.peer.streams.config.maxMemory())
+	return fmt.Errorf("%w: no memory for the transfer: others use it, or the sender has its share of the %d bytes "+
+		"for all peers (stream.Config.MaxMemory)", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
 // reserve makes the account promise the memory for a transfer's first credit. If memory is short,

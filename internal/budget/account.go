@@ -25,8 +25,8 @@ type Pool struct {
 // start a transfer.
 const maxPartyShare = 7. / 8
 
-// PartyShare is the share of a pool that each party can count on as long as nobody else uses more
-// than its own: its share of floorBytes.
+// PartyShare is the share of a pool that one party can count on if all others together use no more
+// than the other half: its share of floorBytes.
 const PartyShare = maxPartyShare / 2
 
 // NewPool returns a pool of the given size in bytes.

@@ -33,8 +33,8 @@ var (
 	MaxBunchOf func(conn any) int
 
 	// NameOf returns the name of a connection for an error that a game may pass on to another
-	// client: its number, but neither its address nor its identity, as rpc.Conn.String does. It
-	// may be called concurrently.
+	// client. Unlike rpc.Conn.String, it contains neither the address nor the identity. It may be
+	// called concurrently.
 	NameOf func(conn any) string
 )
 

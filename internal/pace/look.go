@@ -225,7 +225,7 @@ func (c *Controller) closeLook() {
 }
 
 // due returns what a look may take from others, in bytes per second. That is nothing if we have the
-// path to ourselves, a packet per round trip if we have half of it, and up to three if our share is
+// path to ourselves, about a packet per round trip if we have half of it, and three if our share is
 // small. How small it is shows in how much the looks must add, which is extra.
 //
 // Without this, looks would leave shares as they are, so that controllers which began unequally

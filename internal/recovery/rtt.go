@@ -51,7 +51,7 @@ type RTT struct {
 
 	// Recent is the minimum of Adjusted in the latest full batch, which has recentSamples samples,
 	// or all of a round trip if there are more. This filters out jitter but not a standing queue.
-	// It is 0 before the first batch is full.
+	// It is 0 before the first batch is full, and after an outage until another one is.
 	Recent time.Duration
 	Rounds int // number of full batches so far
 

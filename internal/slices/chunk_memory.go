@@ -109,7 +109,7 @@ func (c *chunkMemory) hasUnacked() bool {
 }
 
 // shrink frees the records that grow added. It must be called only while no chunk is incomplete,
-// because the receiver never frees a place in use.
+// because the receiver never frees a record in use.
 func (c *chunkMemory) shrink() {
 	if c.records > InitialRecords {
 		c.receiver.SetReceiveQueue(InitialRecords)

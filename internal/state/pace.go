@@ -162,7 +162,7 @@ func (p *Pace) Look(now time.Duration, s Sample) {
 	}
 	p.lastLook = now
 	p.sent += s.Sent
-	if s.Rounds == p.rounds || p.rate == 0 || now-p.roundStart < minRound {
+	if s.Rounds == p.rounds || s.RecentRTT == 0 || p.rate == 0 || now-p.roundStart < minRound {
 		return
 	}
 	p.rounds = s.Rounds

@@ -135,8 +135,8 @@ func (e Settings) validateBurst() error {
 	least := loss / (1 - loss)
 	const rounding = 1e-9
 	if loss < 1 && e.LossBurst > 1 && e.LossBurst < least*(1-rounding) {
-		return fmt.Errorf("emulation: Settings.LossBurst is %v; the minimum is %.1f with a PktLoss of %v",
-			e.LossBurst, least, e.PktLoss)
+		return fmt.Errorf("emulation: Settings.LossBurst is %v; the minimum is %.2f with a PktLoss of %v",
+			e.LossBurst, math.Ceil(least*(1-rounding)*100)/100, e.PktLoss)
 	}
 	return nil
 }

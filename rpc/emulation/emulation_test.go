@@ -53,7 +53,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		"PktIncomingLagMin is 2ns; the limit is 0s (PktIncoming":  {PktIncomingLagMin: 2},
 		"PktLossMinSize is 9; the limit is 8 (PktLossMaxSize)":    {PktLossMinSize: 9, PktLossMaxSize: 8},
 		"LossBurst is +Inf; it must be finite":                    {LossBurst: math.Inf(1)},
-		"LossBurst is 2; the minimum is 9.0 with a PktLoss of 90": {LossBurst: 2, PktLoss: 90},
+		"LossBurst is 2; the minimum is 9.00 with a PktLoss of 90": {LossBurst: 2, PktLoss: 90},
 	} {
 		require.ErrorContains(t, s.Validate(), "emulation: Settings."+want)
 	}

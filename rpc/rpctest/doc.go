@@ -56,12 +56,12 @@
 //
 //   - The delay is PktLag with PktLagVariance, or PktLagMin to PktLagMax, plus PktIncomingLagMin to
 //     PktIncomingLagMax. The round trip has each of them twice.
-//   - The losses are PktLoss and PktIncomingLoss, in runs of LossBurst.
+//   - The losses are PktLoss, in runs of LossBurst, and PktIncomingLoss.
 //   - The rate is Rate and IncomingRate. Packets that exceed it wait in a queue of Queue bytes. By
 //     default, Queue is the number of bytes that pass in a round trip of the delays, but at least
 //     64 KiB. What does not fit is dropped.
 //   - The order only changes with PktOrder or PktJitter. A delay that varies keeps it.
-//   - PktDup duplicates packets.
+//   - PktDup duplicates packets, unless PktOrder or PktLag is set.
 //
 // Datagrams have at most 1,163 bytes, as on a path that QUIC has not probed yet.
 //
