@@ -44,15 +44,15 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		require.EqualError(t, s.Validate(), "emulation: Settings."+name+"; it must not be negative")
 	}
 	for want, s := range map[string]Settings{
-		"PktLoss is 101; it must be a percentage from 0 to 100":   {PktLoss: 101},
-		"PktDup is -1; it must be a percentage from 0 to 100":     {PktDup: -1},
-		"PktIncomingLoss is -1; it must be a percentage":          {PktIncomingLoss: -1},
-		"PktLagVariance is 20ms; the limit is 10ms (PktLag)":      {PktLag: 10 * time.Millisecond, PktLagVariance: 20 * time.Millisecond},
-		"PktLagVariance is 1ns; the limit is 0s (PktLag)":         {PktLagVariance: 1},
-		"PktLagMin is 2ns; the limit is 1ns (PktLagMax)":          {PktLagMin: 2, PktLagMax: 1},
-		"PktIncomingLagMin is 2ns; the limit is 0s (PktIncoming":  {PktIncomingLagMin: 2},
-		"PktLossMinSize is 9; the limit is 8 (PktLossMaxSize)":    {PktLossMinSize: 9, PktLossMaxSize: 8},
-		"LossBurst is +Inf; it must be finite":                    {LossBurst: math.Inf(1)},
+		"PktLoss is 101; it must be a percentage from 0 to 100":    {PktLoss: 101},
+		"PktDup is -1; it must be a percentage from 0 to 100":      {PktDup: -1},
+		"PktIncomingLoss is -1; it must be a percentage":           {PktIncomingLoss: -1},
+		"PktLagVariance is 20ms; the limit is 10ms (PktLag)":       {PktLag: 10 * time.Millisecond, PktLagVariance: 20 * time.Millisecond},
+		"PktLagVariance is 1ns; the limit is 0s (PktLag)":          {PktLagVariance: 1},
+		"PktLagMin is 2ns; the limit is 1ns (PktLagMax)":           {PktLagMin: 2, PktLagMax: 1},
+		"PktIncomingLagMin is 2ns; the limit is 0s (PktIncoming":   {PktIncomingLagMin: 2},
+		"PktLossMinSize is 9; the limit is 8 (PktLossMaxSize)":     {PktLossMinSize: 9, PktLossMaxSize: 8},
+		"LossBurst is +Inf; it must be finite":                     {LossBurst: math.Inf(1)},
 		"LossBurst is 2; the minimum is 9.00 with a PktLoss of 90": {LossBurst: 2, PktLoss: 90},
 	} {
 		require.ErrorContains(t, s.Validate(), "emulation: Settings."+want)
