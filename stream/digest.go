@@ -10,6 +10,8 @@ import (
 
 	"github.com/zeebo/blake3"
 	"golang.org/x/sys/cpu"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // An Algorithm is a hash function for digests. Its value is its code on the wire.
@@ -164,7 +166,7 @@ func ParseDigest(text string) (Digest, error) {
 			return d, nil
 		}
 	}
-	return Digest{}, fmt.Errorf("stream: %q is not a digest by a known algorithm", clip(text, 80))
+	return Digest{}, fmt.Errorf("stream: %q is not a digest by a known algorithm", words.Cut(text, 80))
 }
 
 // checkKey returns an error for a key that looks like the text of a digest but isn't one that we
@@ -177,7 +179,7 @@ func checkKey(key string) error {
 	}
 	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest, "+
 		"which has the form of Digest.String: %v or %v, a colon, and %d lowercase hex digits",
-		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
+		words.Cut(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
 // namesAlgorithm reports whether name is the name of a hash function, such as SHA-256, md5 or

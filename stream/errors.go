@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quivernet/quiver/internal/extend"
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -187,9 +188,9 @@ func (f *failure) stop(id uint64) stop {
 	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
 	if local, ok := errors.AsType[*localError](f.cause); ok {
-		s.reason = clip(local.public, maxReasonBytes)
+		s.reason = words.Cut(local.public, maxReasonBytes)
 	} else if f.cause != nil {
-		s.reason = clip(f.withoutKind(f.cause.Error()), maxReasonBytes)
+		s.reason = words.Cut(f.withoutKind(f.cause.Error()), maxReasonBytes)
 	}
 	return s
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/quivernet/quiver/internal/wire"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Limits on the fields of a message.
@@ -315,7 +315,7 @@ func (m *end) UnmarshalBinary(b []byte) error {
 func (m stop) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, m.id)
 	b = append(b, byte(m.code))
-	return wire.AppendBytes(b, clip(m.reason, maxReasonBytes)), nil
+	return wire.AppendBytes(b, words.Cut(m.reason, maxReasonBytes)), nil
 }
 
 func (m *stop) UnmarshalBinary(b []byte) error {
@@ -362,12 +362,4 @@ func (p *parser) end(message string) error {
 		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)
 	}
 	return nil
-}
-
-// clip cuts text down to limit bytes without splitting a rune.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "")
 }

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -109,11 +108,9 @@ func TestPartFitsItsRPC(t *testing.T) {
 }
 
 func TestReasonsAreClipped(t *testing.T) {
-	require.Equal(t, "äh", clip("äh", 3))
-	require.Equal(t, "ä", clip("äöü", 3))
 	s := failureOf(canceled(&localError{public: strings.Repeat("ü", 200), cause: errTest})).stop(1)
-	require.Len(t, s.reason, maxReasonBytes)
-	require.True(t, utf8.ValidString(s.reason))
+	require.Equal(t, strings.Repeat("ü", 126)+"…", s.reason)
+	require.LessOrEqual(t, len(s.reason), maxReasonBytes)
 }
 
 func TestStopsKeepTheirMeaning(t *testing.T) {
