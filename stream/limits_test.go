@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,9 +89,11 @@ func TestTooSmallMaxBunch(t *testing.T) {
 func TestPeerWithATinyMaxBunch(t *testing.T) {
 	agreed := extend.MaxBunchOf
 	defer func() { extend.MaxBunchOf = agreed }()
+	var claimed atomic.Int64
+	extend.MaxBunchOf = func(any) int { return int(claimed.Load()) }
 	inNetwork(t, setup{}, func(n *network) {
 		for _, size := range []int{1, 63, 64, minMaxBunch - 1} {
-			extend.MaxBunchOf = func(any) int { return size }
+			claimed.Store(int64(size))
 			for _, via := range []Backend{Window{}, Slices{}} {
 				err := save.Send(n.ctx, n.server.peer, bytes.NewReader(content(10_000)), -1, Via(via))
 				require.EqualError(n, err, fmt.Sprintf(`stream: canceled: blob "save" to conn 1 stopped by the sender, `+
