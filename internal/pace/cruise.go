@@ -24,6 +24,8 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.compete(t)
 	case !c.look.causesDrops(c.competition.lately(t)) && (b.full || c.flooded()):
 		c.answerLoss(t)
+	case b.newest.sent < c.queueing.outdated:
+		// Its queue says nothing about the rate.
 	case c.queue > 2*target, ended && c.round.minQueue > target, c.queue > target && c.excess(b):
 		switch {
 		case c.round.minQueue <= target, c.round.scatters():

@@ -8,6 +8,10 @@ const (
 	// drainRounds is how many round trips we must drain before we attribute a remaining queue to
 	// other flows.
 	drainRounds = 3
+
+	// risePackets is how many packets show that the path has become faster, and minRise is by how
+	// much it must have. At least that much would cost us several looks to find.
+	risePackets, minRise = 8, 2
 )
 
 // stepDrain waits for the queue to disappear, and lowers the rate if the queue shows that it is too
@@ -19,6 +23,8 @@ const (
 // If the arrival rate is less low, or if the packets were sent at half the rate during the drain,
 // other flows may be the reason. In that case we trim the rate at the end of a round (see
 // judgeDrain).
+//
+// If the path becomes faster again, we don't wait for the end of the queue.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	grows := c.queue > max(c.delay.target(), c.queueing.drained)
 	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {
@@ -28,6 +34,12 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if c.start.doubtful {
 		c.doubt()
 	}
+	if rate, ok := c.risenTo(); ok {
+		c.rates.set(c.filling, rate)
+		c.enter(Cruise, t)
+		c.queueing.outdated = t
+		return
+	}
 	switch {
 	case c.looks.payingBack:
 		c.afterLook()
@@ -36,6 +48,29 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	case ended:
 		c.judgeDrain(t)
 	}
+}
+
+// risenTo returns the rate of a path that was slow when the drain began, and has become faster. The
+// packets that the slow path queued show it at once, because they now arrive faster than we sent
+// them.
+//
+// Other causes are excluded. In jitter, packets arrive in clumps however fast the path is. Flows
+// that share a queue make room for each other when they drain it, but it is rarely longer than a
+// round trip, as it is when a path loses half of its rate. And the first drain may follow a start
+// together with others: if it counted, eight of them within 50 ms would lose 5 % instead of 2 %.
+//
+// Since even without jitter a few packets may arrive in a clump, we return no higher rate than the
+// path has had before, and than packets arrived at by our own clock, because the peer's may lie.
+func (c *Controller) risenTo() (rate float64, ok bool) {
+	deepest := max(c.queueing.drained, c.round.maxQueue)
+	if c.delay.jitter() > 0 || deepest < c.delay.base() || c.look.number == 0 {
+		return 0, false
+	}
+	s, ok := c.delivery.rateOf(int64(risePackets*c.cfg.Packet), 0)
+	if !ok || s.stood || s.grown >= 0 || s.arrival < minRise*c.Estimate() {
+		return 0, false
+	}
+	return min(s.arrival, c.fastest, c.supportedRate()), true
 }
 
 // judgeDrain decides at the end of a round what a queue that hasn't disappeared means.

@@ -10,6 +10,7 @@ type queueing struct {
 	randomBefore float64       // the usual share of random loss at that time
 	quietRounds  int           // rounds in a row with next to no queue
 	drained      time.Duration // deepest queue of the round in which the last drain began
+	outdated     instant       // packets sent earlier met the queue of a path that has become faster since
 
 	// Signs that the queue is really a longer path.
 	unmoved unmoved  // in rounds of draining and competing

@@ -95,9 +95,10 @@ var binds = []struct {
 		parts: []string{"policed"},
 	},
 	{
-		why: "Open: the rate changes every five round trips. Our flow keeps a queue of a few " +
-			"packets, which runs dry when the rate rises, and finds the rise with the next look, " +
-			"when the rate is about to fall. Others live off a queue of a product.",
+		why: "Open: the rate changes every five round trips. The transfer begins with a train " +
+			"that a slow path carried, needs 0.5 s to find that the path is faster, and then has " +
+			"a third of it. From then on it keeps up, but packets sent just before each fall are " +
+			"lost. Others live off a queue of a product.",
 		parts: []string{"a fifth of it every other 200 ms"},
 	},
 	{
