@@ -16,6 +16,7 @@ const (
 // stepCruise reacts to queues and losses, and tries a higher rate from time to time.
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
+	excess := b.lost > 0 && c.round.fates.above(c.usual()) // more than random loss explains
 	switch {
 	case c.competition.lately(t) && c.queueing.rounds >= drainRounds && !c.look.open() && c.queue > target:
 		// A recent competitor is back. The conditions exclude the queue of a look, and the shorter
@@ -26,7 +27,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.answerLoss(t)
 	case b.newest.sent < c.queueing.outdated:
 		// Its queue says nothing about the rate.
-	case c.queue > 2*target, ended && c.round.minQueue > target, c.queue > target && c.excess(b):
+	case c.queue > 2*target, ended && c.round.minQueue > target, c.queue > target && excess:
 		switch {
 		case c.round.minQueue <= target, c.round.scatters():
 			// Some of the round's packets didn't meet the queue, so the estimate may be right.
@@ -87,10 +88,6 @@ func (c *Controller) dropsInsteadOfQueueing() bool {
 		c.flood.shows() && c.flood.fates.share() > delugeLoss
 	return drops && c.congestion.deepest.isShallow(c.sight())
 }
-
-// excess reports whether the batch has losses, and its round has more of them than random loss
-// explains.
-func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.above(c.usual()) }
 
 // hasRoom reports whether the bottleneck seems to have room, because there's no queue although we
 // aim for one.
