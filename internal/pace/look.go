@@ -50,6 +50,11 @@ type look struct {
 	outcome tally         // fates of its packets
 	queue   time.Duration // the queue when it began
 	peak    time.Duration // the longest queue since
+
+	// The rate that the packets of a swift look have shown since the last sample. Zero bytes mean
+	// none. A swift look is over sooner than a round trip, and a batch may end with packets sent
+	// after it.
+	shown slope
 }
 
 // open reports whether the look still waits for the fates of its packets.

@@ -220,6 +220,9 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 		c.delivery.measureAnew()
 	}
 	c.delivery.arrive(s, size, a)
+	if c.look.swift && s.look == c.look.number {
+		c.look.shown, _ = c.delivery.rate(c.lookTime() * 3 / 4)
+	}
 	c.burst.arrive(s.sent, a)
 	c.delay.arrive(t, a-s.sent)
 	c.noteSize(size)
@@ -631,7 +634,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 	c.delivery.grain = c.delay.base() / grainsPerTrip
 	c.delivery.stand.threshold = c.minStand()
-	s, ok := c.sample(b.newest)
+	s, ok := c.sample()
 	if !ok {
 		return
 	}
@@ -671,7 +674,7 @@ func (c *Controller) minStand() time.Duration {
 
 // sample returns the rate that the latest arrivals show. It usually needs a round trip's worth of
 // them, because a rate over less than that is mostly noise.
-func (c *Controller) sample(newest Sample) (slope, bool) {
+func (c *Controller) sample() (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		// In the first rounds of a start, a few packets are enough, but no fewer than minWindow.
 		// With only two packets of play, jitter could produce any rate, which would replace the
@@ -681,8 +684,10 @@ func (c *Controller) sample(newest Sample) (slope, bool) {
 			return s, true
 		}
 	}
-	if c.look.swift && newest.look == c.look.number {
-		return c.delivery.rate(c.lookTime() * 3 / 4) // the look is over sooner than a round trip
+	if c.look.shown.bytes > 0 {
+		s := c.look.shown
+		c.look.shown = slope{}
+		return s, true
 	}
 	return c.delivery.rate(c.delay.reach())
 }
