@@ -95,10 +95,10 @@ var binds = []struct {
 		parts: []string{"policed"},
 	},
 	{
-		why: "Open: the rate changes every five round trips. The transfer begins with a train " +
-			"that a slow path carried, needs 0.5 s to find that the path is faster, and then has " +
-			"a third of it. From then on it keeps up, but packets sent just before each fall are " +
-			"lost. Others live off a queue of a product.",
+		why: "Open: the rate changes every five round trips. At each fall, what the path held " +
+			"becomes a queue of 200 ms, and what exceeds the queue is lost. The next fast time " +
+			"is half over when the rate is found again, unless the drain of that queue has shown " +
+			"it. Others live off a queue of a product.",
 		parts: []string{"a fifth of it every other 200 ms"},
 	},
 	{
