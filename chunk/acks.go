@@ -35,17 +35,17 @@ func (r *Receiver) NextAck(now time.Time) (ack Ack, ok bool) {
 func (r *Receiver) takeDueAck() (ack Ack, ok bool) {
 	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
 		id := r.read + uint16(n)
-		if a := r.slot(id); r.takeDue(&a.ackable) {
+		if a := r.slot(id); r.takeDue(id, &a.ackable) {
 			r.dues.clear(id)
-			return Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
+			return Ack{ChunkID: id, Count: a.count(), Acked: a.received}, true
 		}
 	}
 	newest := r.read - 1 // the chunk taken last; older ones are further from ^newest
 	for n := r.pastDues.next(^newest, 0); n < maxPipeline; n = r.pastDues.next(^newest, n+1) {
 		id := newest - uint16(n)
-		if a := &r.taken[id%maxPipeline]; r.takeDue(a) {
+		if a := &r.taken[id%maxPipeline]; r.takeDue(id, a) {
 			r.pastDues.clear(^id)
-			return Ack{ChunkID: id, Count: int(a.count), Acked: firstBits(int(a.count))}, true
+			return Ack{ChunkID: id, Count: a.count(), Acked: firstBits(a.count())}, true
 		}
 	}
 	return Ack{}, false
@@ -88,7 +88,7 @@ func (r *Receiver) Repeat(id uint16) {
 // request makes the ack of a chunk due, either at once or, if when is soon, AckDelay after the
 // chunk's latest ack. It does nothing if a is unused, or if its ack is already due that early.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
-	if a.count == 0 || a.due >= when {
+	if a.due == unused || a.due >= when {
 		return
 	}
 	a.due = when
@@ -100,21 +100,42 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if when == atOnce {
 		r.urgent++
 	} else {
-		r.ackAt = min(r.ackAt, a.acked+r.config.AckDelay)
+		r.ackAt = min(r.ackAt, r.acked.get(id)+r.config.AckDelay)
 	}
 }
 
 // takeDue records the ack of a chunk as sent and returns true if the ack is due. Otherwise it
 // lowers ackAt to when the ack will be due.
-func (r *Receiver) takeDue(a *ackable) (taken bool) {
-	switch {
-	case a.due == atOnce:
+func (r *Receiver) takeDue(id uint16, a *ackable) (taken bool) {
+	if a.due == atOnce {
 		r.urgent--
-	case r.clock.now < a.acked+r.config.AckDelay:
-		r.ackAt = min(r.ackAt, a.acked+r.config.AckDelay)
+	} else if at := r.acked.get(id) + r.config.AckDelay; r.clock.now < at {
+		r.ackAt = min(r.ackAt, at)
 		return false
 	}
 	a.due = quiet
-	a.acked = r.clock.now
+	r.acked.set(id, r.clock.now)
 	return true
+}
+
+// ackTimes says when the latest ack of each chunk was sent, by id modulo maxPipeline. It is nil if
+// there is no AckDelay, for then acks needn't wait for each other.
+//
+// A chunk shares its place with the one maxPipeline before it, which no sender can still have in
+// flight.
+type ackTimes []time.Duration
+
+// get returns when the latest ack of a chunk was sent.
+func (t ackTimes) get(id uint16) time.Duration {
+	if t == nil {
+		return 0
+	}
+	return t[id%maxPipeline]
+}
+
+// set records when the latest ack of a chunk was sent.
+func (t ackTimes) set(id uint16, at time.Duration) {
+	if t != nil {
+		t[id%maxPipeline] = at
+	}
 }

@@ -1,7 +1,5 @@
 package chunk
 
-import "time"
-
 // An assembly is a chunk that the receiver is assembling, or has assembled but not yet returned.
 type assembly struct {
 	ackable
@@ -12,24 +10,32 @@ type assembly struct {
 }
 
 // An ackable is the part of a chunk's state that its acks need. The receiver keeps it after the
-// chunk has been taken.
+// chunk has been taken. It is small because a receiver has maxPipeline of them.
 type ackable struct {
-	acked time.Duration // when its latest ack was sent
-	count uint16        // number of slices; 0 if there is no chunk
-	due   due
+	due  due
+	last uint8 // index of the last slice
+}
+
+// count returns the number of slices, or 0 if there is no chunk.
+func (a *ackable) count() int {
+	if a.due == unused {
+		return 0
+	}
+	return int(a.last) + 1
 }
 
 // A due says when a chunk's next ack is due.
 type due uint8
 
 const (
-	quiet  due = iota // no ack is due
+	unused due = iota // there is no chunk
+	quiet             // no ack is due
 	soon              // Config.AckDelay after the latest ack
 	atOnce            // the chunk became complete, or Restart or Repeat was called
 )
 
 // complete reports whether all slices of the chunk have arrived.
-func (a *assembly) complete() bool { return a.count > 0 && a.arrived == int(a.count) }
+func (a *assembly) complete() bool { return a.due != unused && a.arrived == a.count() }
 
 // insert copies a slice to its place in data. It returns false if the slice had already arrived.
 func (a *assembly) insert(s Slice, sliceSize int) (isNew bool) {

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,13 +20,14 @@ type Receiver struct {
 	slots []assembly           // that chunk and the following ones; a ring starting at head
 	head  int                  // index of chunk read in slots
 	taken [maxPipeline]ackable // chunks taken last, by id modulo length
-	free  [][]byte             // recycled memory for new chunks
+	free  [][]byte             // recycled memory for new chunks; at most as many as slots
 
 	// Acks.
 	dues     dues          // chunks in slots whose ack is due, by id
 	pastDues dues          // chunks in taken whose ack is due, by ^id so that the newest is first
 	urgent   int           // number of acks that are due at once, in slots and taken
 	ackAt    time.Duration // no other ack is due before this time; never if none is due
+	acked    ackTimes      // when the latest ack of each chunk was sent
 	lastAck  time.Duration // when the latest ack of any chunk was sent
 
 	stats ReceiverStats
@@ -50,12 +52,15 @@ func NewReceiver(c Config) (*Receiver, error) {
 	c = c.effective()
 	r := &Receiver{config: c, ackAt: never, lastAck: -c.AckDelay}
 	r.slots = make([]assembly, c.ReceiveQueue)
-	r.free = make([][]byte, 0, c.ReceiveQueue)
+	if c.AckDelay > 0 {
+		r.acked = make(ackTimes, maxPipeline)
+	}
 	return r, nil
 }
 
 // SetReceiveQueue replaces Config.ReceiveQueue with a number of chunks from 1 to 1,024. It is for
-// a driver that learns how much its path holds.
+// a driver that learns how much its path holds, or that saves memory while nothing arrives: each
+// chunk takes 80 bytes even before its first slice. What it takes to ack late slices is kept.
 //
 // It never drops a chunk of which a slice has arrived, because the sender does not resend acked
 // slices. If such chunks need more room than requested, it makes the queue larger. An error means
@@ -65,7 +70,7 @@ func (r *Receiver) SetReceiveQueue(chunks int) error {
 		return fmt.Errorf("chunk: SetReceiveQueue(%d): the number must be 1 to %d", chunks, maxPipeline)
 	}
 	for i := range r.slots {
-		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
+		if r.slots[(r.head+i)%len(r.slots)].due != unused {
 			chunks = max(chunks, i+1)
 		}
 	}
@@ -74,7 +79,7 @@ func (r *Receiver) SetReceiveQueue(chunks int) error {
 	copy(slots[n:], r.slots[:r.head])
 	r.slots = slots
 	r.head = 0
-	r.free = append(make([][]byte, 0, len(slots)), r.free[:min(len(r.free), len(slots))]...)
+	r.free = slices.Clone(r.free[:min(len(r.free), chunks)])
 	return nil
 }
 
@@ -104,7 +109,7 @@ func (r *Receiver) remember(id uint16, a ackable) {
 	}
 	*oldest = a
 	r.pastDues.clear(^id)
-	if a.due != quiet {
+	if a.due > quiet {
 		r.pastDues.set(^id)
 	}
 }
@@ -112,15 +117,14 @@ func (r *Receiver) remember(id uint16, a ackable) {
 // Recycle takes back the memory of a chunk that Chunk returned, to reuse it for a later one. It
 // ignores memory that is larger than a chunk, and memory beyond that of Config.ReceiveQueue chunks.
 func (r *Receiver) Recycle(data []byte) {
-	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
+	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < len(r.slots) {
 		r.free = append(r.free, data[:0])
 	}
 }
 
 // Trim frees the memory kept by Recycle. Call it when no more chunks are expected for a while.
 func (r *Receiver) Trim() {
-	clear(r.free)
-	r.free = r.free[:0]
+	r.free = nil
 }
 
 // Partial returns the memory of a chunk that has not been taken yet. It has room for all slices of
@@ -129,10 +133,10 @@ func (r *Receiver) Trim() {
 // The caller must not change the memory, and must not read it after the next call of a method.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 	a := r.slot(id)
-	if a == nil || a.count == 0 {
+	if a == nil || a.due == unused {
 		return nil, Ack{}, false
 	}
-	return a.data, Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
+	return a.data, Ack{ChunkID: id, Count: a.count(), Acked: a.received}, true
 }
 
 // Stats returns a copy of the counters.
@@ -170,9 +174,9 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	case a == nil:
 		r.receiveLate(s)
 		return false
-	case a.count == 0:
-		r.begin(a, s.Count)
-	case int(a.count) != s.Count:
+	case a.due == unused:
+		r.begin(a, s)
+	case a.count() != s.Count:
 		r.stats.Ignored++
 		return false
 	}
@@ -217,7 +221,7 @@ func (r *Receiver) past(id uint16) *ackable {
 // was probably lost, so receiveLate requests another one. Otherwise it ignores the slice.
 func (r *Receiver) receiveLate(s Slice) {
 	a := r.past(s.ChunkID)
-	if a == nil || int(a.count) != s.Count {
+	if a == nil || a.count() != s.Count {
 		r.stats.Ignored++
 		return
 	}
@@ -227,10 +231,10 @@ func (r *Receiver) receiveLate(s Slice) {
 
 // begin begins a chunk whose first slice has arrived. AckDelay then applies between the latest ack
 // of any chunk and the first ack of this one.
-func (r *Receiver) begin(a *assembly, count int) {
-	a.count = uint16(count)
-	a.acked = r.lastAck
-	a.data = r.takeMemory(count * r.config.SliceSize)
+func (r *Receiver) begin(a *assembly, first Slice) {
+	a.ackable = ackable{due: quiet, last: uint8(first.Count - 1)}
+	r.acked.set(first.ChunkID, r.lastAck)
+	a.data = r.takeMemory(first.Count * r.config.SliceSize)
 }
 
 // takeMemory returns size bytes for a chunk, from Recycle if the next one there is large enough.
