@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
@@ -97,6 +98,45 @@ func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
 	require.True(t, a.Hold(heldBytes(minPending), false))
 	require.False(t, a.Hold(1, false))
 	require.Equal(t, charged, charge(a))
+}
+
+// TestRecordsRefillTheRoom: while memory is full, a peer makes a machine add records and
+// free them again, over and over. They come out of the room to go on and return to it, so
+// that the largest chunk is still accepted, and the world lends nothing.
+func TestRecordsRefillTheRoom(t *testing.T) {
+	world, a := fullWorld(t)
+	box, charged, id := slices.New(sliceProtocol, a), charge(a), uint16(0)
+	tiny := func(id uint16) {
+		s := chunk.Slice{ChunkID: id, Count: 1, Data: []byte{1}}
+		require.NoError(t, box.Receive(netsim.Epoch, chunk.Config{SliceSize: slices.Size}.AppendSlice([]byte{sliceProtocol}, s)))
+		for _, m := range box.Take() {
+			box.Release(m)
+		}
+	}
+	const flight = slices.ReservedRecords
+	for range 20 {
+		tiny(id + flight - 1)
+		what, _ := a.Charge()
+		require.EqualValues(t, slices.ReceiverBytes+slices.RecordsBytes, what.Borrowed)
+		for range flight {
+			tiny(id)
+			id++
+		}
+		what, _ = a.Charge()
+		require.EqualValues(t, slices.ReceiverBytes, what.Borrowed)
+		require.Equal(t, charged, charge(a))
+		require.Zero(t, world.Free())
+	}
+	require.Zero(t, box.Stats().Refused)
+
+	require.True(t, a.Hold(heldBytes(minPending), false))
+	const count = largestPartSlices
+	for i := range count {
+		s := chunk.Slice{ChunkID: id, Index: i, Count: count, Data: make([]byte, slices.Size)}
+		require.NoError(t, box.Receive(netsim.Epoch, chunk.Config{SliceSize: slices.Size}.AppendSlice([]byte{sliceProtocol}, s)))
+	}
+	require.Len(t, box.Take(), 1)
+	require.Zero(t, world.Free())
 }
 
 // TestAwaitedChunkIsRefusedWithoutRoom: a connection that was promised nothing

@@ -53,12 +53,12 @@ type Config struct {
 	// including memory that it has promised them as credit. It limits allocated bytes rather than
 	// payload. The default is 256 MiB.
 	//
-	// The minimum is 1 MiB, and about 9 KiB more for each of MaxTransfers above 28. It is enough
+	// The minimum is 1 MiB, and about 9 KiB more for each of MaxTransfers above 41. It is enough
 	// for one transfer after the other. A connection over which something arrived as [Slices]
-	// takes 52 KiB until it ends, so add 128 KiB for each such connection beyond the first.
+	// takes 3.5 KiB until it ends, so add 8 KiB for each such connection beyond the first 40.
 	//
 	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of about
-	// the first sixty connections, and then a third of a MiB for each. All connections of one
+	// the first sixty connections, and then a quarter of a MiB for each. All connections of one
 	// identity together get at most seven eighths of this half, as do all connections from one
 	// address that have no identity. From the other half of the memory, a connection gets at most
 	// half of what is free.
@@ -164,7 +164,7 @@ func (c *Config) budgets() (*budget.Pool, *budget.Stock) {
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
 	floor := heldBytes(early) + rounding*early/c.early()
-	floor += heldBytes(minPending) + slices.ReceiverBytes // one transfer, and the slices' records
+	floor += heldBytes(minPending) + recordsBytes // one transfer, and the slices' records
 	floor += goOnBytes
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
@@ -183,10 +183,10 @@ const (
 
 // transferBytes is the memory with which one transfer can begin with the minimum credit and make
 // progress.
-var transferBytes = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+var transferBytes = incomingBytes + heldBytes(minPending) + recordsBytes + goOnBytes
 
-// leastMemory is the minimum of MaxMemory unless MaxTransfers is above 28. It's rounded up, which
-// leaves room for the slice machines of a dozen connections.
+// leastMemory is the minimum of MaxMemory unless MaxTransfers is above 41. It's rounded up, which
+// leaves room for the slice machines of 40 connections.
 const leastMemory = 1 << 20
 
 // minMemory returns the minimum of MaxMemory: one party must get the memory for a transfer while as

@@ -20,7 +20,7 @@ const (
 	freeShare = 8
 	// sliceRounding is the maximum memory that chunks use in addition to the payload of their
 	// parts, at both ends. Each chunk has a header, and its last slice may not be full.
-	sliceRounding = 2 * slices.InitialRecords * (maxPartHeader + slices.Size)
+	sliceRounding = 2 * slices.ReservedRecords * (maxPartHeader + slices.Size)
 	// progressInterval is the minimum time between two reports of what the receiver has consumed
 	// while it has no credit to grant. A progress bar doesn't need more than ten reports a second.
 	progressInterval = 100 * time.Millisecond

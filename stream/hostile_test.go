@@ -295,8 +295,10 @@ func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 		time.Sleep(time.Second)
 		before := int64(testkit.Heap())
 		n.attack(func(_ int, h *hostile) {
-			for id := range uint16(3) {
-				h.slice(id, chunk.MaxSlices)
+			for count := chunk.MaxSlices; count > 1; count /= 2 { // a smaller one if that is refused
+				for id := range uint16(3) {
+					h.slice(id, count)
+				}
 			}
 		})
 		n.checkMemory(before)

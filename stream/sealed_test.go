@@ -277,7 +277,7 @@ func TestCreditFindsRoom(t *testing.T) {
 	var config Config
 	for _, payload := range []int{1, slices.Size - 1, slices.Size + 1, 10*slices.Size + 1, slicePartBytes} {
 		var messages [][]byte
-		for left := int(config.early()); left > 0 && len(messages) < slices.InitialRecords; left -= payload {
+		for left := int(config.early()); left > 0 && len(messages) < slices.ReservedRecords; left -= payload {
 			messages = append(messages, content(min(payload, left)+maxPartHeader))
 		}
 		box := slices.New(sliceProtocol, newRoom(config.terms(config.early()).Early))

@@ -111,9 +111,11 @@ const (
 	largestPartSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
 	// allocationPage is the unit of large allocations in the Go runtime.
 	allocationPage = 8192
+	// recordsBytes is the memory for the records of a slice machine while it receives.
+	recordsBytes = slices.ReceiverBytes + slices.RecordsBytes
 	// goOnBytes is the memory that a transfer needs to make progress: enough for the chunk that
 	// its content is waiting for, and for the machine's records.
-	goOnBytes = (largestPartSlices*slices.Size+allocationPage-1)/allocationPage*allocationPage + slices.ReceiverBytes
+	goOnBytes = (largestPartSlices*slices.Size+allocationPage-1)/allocationPage*allocationPage + recordsBytes
 )
 
 // A sliceLink is the slice machine of one connection. The connection's link drives it, under the

@@ -91,7 +91,7 @@ func (p *Pool) Free() int64 {
 type Terms struct {
 	Floor int64 // part of the charge that may come from the half of the pool set aside for floors
 	Early int64 // bytes that may be held without a promise
-	GoOn  int64 // size of the reserve for the awaited chunk, see [Account]
+	GoOn  int64 // size of the reserve for the awaited chunk and for records, see [Account]
 }
 
 // An Account keeps track of the memory that one connection makes us hold, and charges it to
@@ -102,8 +102,8 @@ type Terms struct {
 // Chunks are delivered in order. A chunk that gets no memory blocks all chunks behind it, while
 // the credit promised for them fills up the pool. To keep transfers moving even when the pool
 // is full, the charge includes a reserve of Terms.GoOn bytes. Only the awaited chunk (the next
-// one to be delivered) may use the reserve. Once it is delivered, its memory goes back into the
-// reserve for the next chunk.
+// one to be delivered) and the records of chunks may use the reserve. When they are freed, their
+// memory goes back into the reserve for the next chunks.
 //
 // An Account is safe for concurrent use. Its lock may be acquired while holding any other lock
 // except the pool's.
@@ -217,13 +217,13 @@ func (a *Account) HoldBeyond(n, beyond int64) bool {
 	return true
 }
 
-// Borrow adds n bytes that no promise covers, if the pool can spare them. Records that are
-// needed for an awaited chunk may use the reserve.
-func (a *Account) Borrow(n int64, awaited bool) bool {
+// Borrow adds n bytes that no promise covers, if the pool can spare them. If reserve is set, they
+// may come from the reserve, which must then have room for them beside the awaited chunk.
+func (a *Account) Borrow(n int64, reserve bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	more := Sums{Borrowed: n}
-	return !a.closed && (a.tryAdd(more) || awaited && a.tryReserve(more))
+	return !a.closed && (a.tryAdd(more) || reserve && a.tryReserve(more))
 }
 
 // Promise adds n bytes of credit, if the pool can spare them.
@@ -264,9 +264,13 @@ func (a *Account) MustBorrow(n int64) {
 	a.settle()
 }
 
-// Repay returns n borrowed bytes straight to the pool. Don't repay bytes that came out of the
-// reserve, because the reserve wouldn't get them back.
+// Repay returns n borrowed bytes straight to the pool. Use Return for bytes that may have come out
+// of the reserve, because the reserve wouldn't get them back.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
+
+// Return returns n bytes that were borrowed with reserve set. They refill the reserve first, and
+// only the rest goes back to the pool.
+func (a *Account) Return(n int64) { a.add(Sums{Borrowed: -n}) }
 
 // tryReserve adds to the sums without charging the pool, if the reserve has enough left. The
 // caller holds mu.

@@ -47,7 +47,7 @@ func TestChargesCoverWhatIsHeld(t *testing.T) {
 	for range 10_000 {
 		a, n := accounts[r.IntN(len(accounts))], 1+r.Int64N(1<<r.IntN(18))
 		before, _ := a.Charge()
-		switch r.IntN(7) {
+		switch r.IntN(8) {
 		case 0:
 			a.Hold(n, r.IntN(2) == 0)
 		case 1:
@@ -62,6 +62,8 @@ func TestChargesCoverWhatIsHeld(t *testing.T) {
 			a.Withdraw(min(n, before.Promised))
 		case 6:
 			a.Repay(min(n, before.Borrowed))
+		case 7:
+			a.Return(min(n, before.Borrowed))
 		}
 		left := int64(bytes)
 		for _, a := range accounts {
@@ -139,6 +141,9 @@ func TestRoomToGoOn(t *testing.T) {
 	require.True(t, a.Borrow(10, true))
 	require.False(t, a.Borrow(1, true))
 	require.Zero(t, pool.Free())
+	a.Return(10)
+	require.Zero(t, pool.Free(), "it refills the room")
+	require.True(t, a.Borrow(10, true))
 	a.Drop(140)
 	require.Zero(t, pool.Free(), "the promise stands")
 	a.Withdraw(100)

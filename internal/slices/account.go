@@ -16,11 +16,15 @@ type Account interface {
 	Drop(n int64)
 
 	// Borrow charges for n bytes that no credit has promised room for. It charges nothing and
-	// returns false if there's no memory.
-	Borrow(n int64, awaited bool) bool
+	// returns false if there's no memory. If reserve is set, it may use the reserved room as well.
+	Borrow(n int64, reserve bool) bool
 
-	// Repay is called when the machine no longer holds n borrowed bytes.
+	// Repay is called when the machine no longer holds n bytes that it borrowed without reserve.
 	Repay(n int64)
+
+	// Return is called when the machine no longer holds n bytes that it borrowed with reserve set.
+	// They become part of the reserved room again, as far as they came from there.
+	Return(n int64)
 }
 
 // Allocated returns the maximum size of the heap memory that an allocation of n bytes uses.

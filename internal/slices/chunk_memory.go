@@ -11,21 +11,32 @@ import (
 // for a chunk, it's neither stored nor charged.
 //
 // The receiver has a record for each chunk that it can hold at a time, from the next one in order.
-// A record takes memory even before its chunk has begun to arrive.
+// A record takes memory even before its chunk has begun to arrive, so there are few as long as
+// chunks arrive in order. Those that grow adds are freed as soon as no chunk is incomplete.
+//
+// A peer can't make that expensive by having us do it over and over. There are n records only for a
+// chunk with at least n/2 others before it, and all of them must be delivered before the records
+// are freed.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	records  int             // at least InitialRecords once there is a receiver
+	records  int             // at least leastRecords once there is a receiver
 }
 
 const (
-	// ReceiverBytes is the memory that a chunk.Receiver uses, excluding its chunks. That's for
-	// InitialRecords records, and for its list of the last 1,024 chunks that were delivered.
-	ReceiverBytes = 52 << 10
+	// ReceiverBytes is the memory that a chunk.Receiver uses until the connection ends. That's for
+	// leastRecords records, and for its list of the last 1,024 chunks that were delivered, which it
+	// needs to ack them again.
+	ReceiverBytes = 7 << 9
 
-	// recordBytes is the memory for each additional record, with its entry in the receiver's list
-	// of memory for later chunks.
-	recordBytes = 128
+	// RecordsBytes is the memory for the records that a receiver adds until it has ReservedRecords.
+	RecordsBytes = (ReservedRecords - leastRecords) * recordBytes
+
+	// leastRecords is the number of records that a receiver always has. It's a power of two.
+	leastRecords = 8
+
+	// recordBytes is the memory for each additional record.
+	recordBytes = 88
 )
 
 // ensureReceiver creates the receiver if there is none, and reports whether there was room for it.
@@ -33,15 +44,15 @@ func (c *chunkMemory) ensureReceiver() bool {
 	if c.receiver != nil {
 		return true
 	}
-	const awaited = true // no message can be delivered without a receiver
-	if !c.account.Borrow(ReceiverBytes, awaited) {
+	const reserve = true // no message can be delivered without a receiver
+	if !c.account.Borrow(ReceiverBytes, reserve) {
 		return false
 	}
 	r, err := chunk.NewReceiver(config)
 	if err != nil {
 		panic(err) // can't happen, because config is valid
 	}
-	c.receiver, c.records = r, InitialRecords
+	c.receiver, c.records = r, leastRecords
 	return true
 }
 
@@ -77,6 +88,9 @@ func (c *chunkMemory) charge(count, ahead int, awaited bool) bool {
 
 // grow adds records, if necessary, until there is one for a chunk with ahead chunks before it. It
 // reports whether there was room for them. A receiver never has more than Pipeline records.
+//
+// The first ReservedRecords may use the account's reserve, which has room for them beside the
+// awaited chunk, so a transfer in progress gets them even if others use all memory.
 func (c *chunkMemory) grow(ahead int) bool {
 	if ahead < c.records || ahead >= Pipeline {
 		return true
@@ -85,7 +99,8 @@ func (c *chunkMemory) grow(ahead int) bool {
 	for records <= ahead {
 		records *= 2
 	}
-	if !c.account.Borrow(int64(records-c.records)*recordBytes, false) {
+	reserve := records <= ReservedRecords
+	if !c.account.Borrow(int64(records-c.records)*recordBytes, reserve) {
 		return false
 	}
 	c.receiver.SetReceiveQueue(records)
@@ -111,10 +126,10 @@ func (c *chunkMemory) hasUnacked() bool {
 // shrink frees the records that grow added. It must be called only while no chunk is incomplete,
 // because the receiver never frees a record in use.
 func (c *chunkMemory) shrink() {
-	if c.records > InitialRecords {
-		c.receiver.SetReceiveQueue(InitialRecords)
-		c.account.Repay(int64(c.records-InitialRecords) * recordBytes)
-		c.records = InitialRecords
+	if c.records > leastRecords {
+		c.receiver.SetReceiveQueue(leastRecords)
+		c.account.Return(int64(c.records-leastRecords) * recordBytes)
+		c.records = leastRecords
 	}
 }
 

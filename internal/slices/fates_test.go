@@ -84,21 +84,21 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 	require.Less(t, acks, 4*Pipeline)
 }
 
-// TestFarAhead: after a chunk that has lost a slice, more than InitialRecords chunks
+// TestFarAhead: after a chunk that has lost a slice, more than ReservedRecords chunks
 // may be in flight, if they are full. The receiver borrows the memory of their
-// records, and returns it when no chunk is incomplete.
+// records, and returns it as soon as no chunk is incomplete.
 func TestFarAhead(t *testing.T) {
-	const flight = 3 * InitialRecords
+	const flight = 3 * ReservedRecords
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = newRoom(flight * 40 << 10)
-	for range InitialRecords {
+	for range ReservedRecords {
 		require.NoError(t, a.Send(content(100), memory{}))
 	}
 	require.True(t, a.out.full(), "no receiver reckons with more that are not")
 	deliver := func([]byte) bool { return false }
 	a.pass(netsim.Epoch, b, deliver)
 	b.pass(netsim.Epoch, a, deliver)
-	require.Len(t, b.in.drain(), InitialRecords)
+	require.Len(t, b.in.drain(), ReservedRecords)
 	require.True(t, a.out.idle())
 
 	for n := range flight {
@@ -111,19 +111,18 @@ func TestFarAhead(t *testing.T) {
 		return !lost
 	})
 	require.Empty(t, b.in.drain())
-	require.Equal(t, 4*InitialRecords, b.in.memory.records)
+	require.Equal(t, 4*ReservedRecords, b.in.memory.records)
 	account := b.in.memory.account.(*room)
-	require.EqualValues(t, ReceiverBytes+3*InitialRecords*recordBytes, account.borrowed)
+	require.EqualValues(t, ReceiverBytes+(4*ReservedRecords-leastRecords)*recordBytes, account.borrowed)
 	a.pass(netsim.Epoch, b, deliver)
 	require.Len(t, b.in.drain(), flight)
 	require.Zero(t, b.in.refused)
-	b.in.trim()
-	require.Equal(t, InitialRecords, b.in.memory.records)
+	require.Equal(t, leastRecords, b.in.memory.records)
 	require.EqualValues(t, ReceiverBytes, account.borrowed)
 
 	b.pass(netsim.Epoch, a, deliver)
 	require.True(t, a.out.idle())
-	for range InitialRecords {
+	for range ReservedRecords {
 		require.NoError(t, a.Send(content(100), memory{}))
 	}
 	require.True(t, a.out.full(), "small ones are refused beside large ones that are under way no more")
@@ -362,8 +361,8 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 		account := budget.NewAccount(pool, budget.Terms{Floor: 1 << 30, Early: 1 << 30})
 		b := newInbox(account, rareAcks)
 		for range 3 {
-			b.addSlice(netsim.Epoch, chunk.Slice{ChunkID: InitialRecords + 44, Index: 0, Count: SlicesPerPart, Data: make([]byte, Size)})
-			_, have := b.memory.partial(InitialRecords + 44)
+			b.addSlice(netsim.Epoch, chunk.Slice{ChunkID: ReservedRecords + 44, Index: 0, Count: SlicesPerPart, Data: make([]byte, Size)})
+			_, have := b.memory.partial(ReservedRecords + 44)
 			sums, _ := account.Charge()
 			require.Equal(t, have.Count != 0, sums.Held > 0, "%d bytes: charged %+v", room, sums)
 			require.Equal(t, have.Count != 0, b.incomplete == 1)

@@ -106,6 +106,9 @@ func (in *inbox) insert(now time.Time, s chunk.Slice) {
 		in.refused++
 	}
 	in.collect()
+	if in.incomplete == 0 {
+		in.memory.shrink()
+	}
 	if in.memory.hasUnacked() {
 		in.acks.ask(now, in.incomplete)
 	}
@@ -213,9 +216,6 @@ func (in *inbox) discard() {
 
 // trim frees spare memory.
 func (in *inbox) trim() {
-	if in.incomplete == 0 {
-		in.memory.shrink()
-	}
 	if len(in.messages) == 0 {
 		in.messages = nil
 	}

@@ -43,7 +43,8 @@ func (r *room) Borrow(n int64, _ bool) bool {
 	return true
 }
 
-func (r *room) Repay(n int64) { r.borrowed -= n }
+func (r *room) Repay(n int64)  { r.borrowed -= n }
+func (r *room) Return(n int64) { r.borrowed -= n }
 
 // memory is the block of the tests' messages.
 type memory struct{}
@@ -281,6 +282,7 @@ func (p *purse) Hold(n int64, _ bool) bool {
 func (p *purse) Drop(n int64)                      { p.left += n }
 func (p *purse) Borrow(n int64, awaited bool) bool { return p.Hold(n, awaited) }
 func (p *purse) Repay(n int64)                     { p.Drop(n) }
+func (p *purse) Return(n int64)                    { p.Drop(n) }
 
 // TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and
 // again. Repair slices that are held for chunks after it are dropped at once.

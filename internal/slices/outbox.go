@@ -26,9 +26,9 @@ const (
 	// a path four times as fast needs nearly all of them.
 	Pipeline = 1024
 
-	// InitialRecords is the number of chunk records that a receiver begins with. Its owner reserves
-	// memory for the overhead of only that many chunks.
-	InitialRecords = 256
+	// ReservedRecords is the number of chunks for which a receiver always has room, however small
+	// they are, if the peer stays within its credit. Its owner reserves memory for their overhead.
+	ReservedRecords = 256
 
 	// SlicesPerPart is the number of slices in a full part of a transfer, including its header.
 	SlicesPerPart = 28
@@ -44,7 +44,7 @@ const (
 
 // config is the configuration of chunk.Sender and chunk.Receiver.
 var config = chunk.Config{
-	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: InitialRecords,
+	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: leastRecords,
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
 }
 
@@ -93,11 +93,11 @@ func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
 // full reports whether another message has to wait until some chunks are acked.
 //
-// Since the receiver reserves memory for the overhead of only InitialRecords chunks, we may have
+// Since the receiver reserves memory for the overhead of only ReservedRecords chunks, we may have
 // more than that only if they are large: at least half a full part on average.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
-	return count == Pipeline || count >= InitialRecords && o.held < count*SlicesPerPart*Size/2
+	return count == Pipeline || count >= ReservedRecords && o.held < count*SlicesPerPart*Size/2
 }
 
 // idle reports whether all slices are acked.
