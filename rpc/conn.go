@@ -320,7 +320,7 @@ func (c *Conn) origin() netip.Prefix {
 // the reason.
 func (c *Conn) start() *CloseError {
 	w := c.world
-	machines := c.extended.Take(&w.extended, c.machine, &c.life.joined)
+	machines := c.extended.Take(&w.extended, c.machine, &c.life.joined, c.id)
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
 	if c.allowance.Limited() {
 		config.Rate = c.allowance

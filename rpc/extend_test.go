@@ -59,7 +59,7 @@ func (p *parrot) Changed() (changed bool)            { changed, p.changed = p.ch
 
 // parrots gives every connection of w one that begins with first.
 func parrots(w *testWorld, first byte) {
-	extend.Add(w.World, func() extend.Machine { return &parrot{first: first} })
+	extend.Add(w.World, func(func(int) int) extend.Machine { return &parrot{first: first} })
 }
 
 func TestAddedMachineTalksBesideTheCalls(t *testing.T) {

@@ -111,7 +111,7 @@ func (p *parcels) Changed() (changed bool)        { changed, p.changed = p.chang
 // newSealedWorld is a world whose connections have parcels.
 func newSealedWorld(t testing.TB, config Config) *testWorld {
 	w := newTestWorld(t, config)
-	extend.Add(w.World, func() extend.Machine { return newParcels() })
+	extend.Add(w.World, func(func(int) int) extend.Machine { return newParcels() })
 	return w
 }
 

@@ -87,8 +87,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	extend.Add(world, func() extend.Machine {
-		return newSliceLink(budget.NewAccount(s.memory, s.config.terms(minPending)))
+	extend.Add(world, func(random func(n int) int) extend.Machine {
+		return newSliceLink(budget.NewAccount(s.memory, s.config.terms(minPending)), random)
 	})
 	extend.OnJoin(world, func(conn any) { s.connected(conn.(*rpc.Conn)) })
 	world.OnDisconnect(s.disconnected)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/slices"
@@ -132,8 +133,19 @@ type sliceLink struct {
 	ended *Peer
 }
 
-func newSliceLink(account *budget.Account) *sliceLink {
-	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
+func newSliceLink(account *budget.Account, random func(n int) int) *sliceLink {
+	l := &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
+	l.Withhold(random)
+	return l
+}
+
+// Receive implements extend.Machine. An error ends the connection, with the code that bunch has for
+// acks of packets that were never sent.
+func (l *sliceLink) Receive(now time.Time, datagram []byte) error {
+	if err := l.Machine.Receive(now, datagram); err != nil {
+		return &bunch.Error{Code: bunch.AckSequenceMismatch, Reason: err.Error()}
+	}
+	return nil
 }
 
 // Wake implements extend.Machine. Like the slice machine's Wake, it reports whether something new

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/link/linktest"
 	"github.com/quivernet/quiver/rpc"
@@ -241,6 +244,24 @@ func TestViolationsBySlices(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMadeUpAcksOfSlices has a client ack a slice that the server has not sent.
+func TestMadeUpAcksOfSlices(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		link := n.server.peer.slices.link
+		all := chunk.Ack{ChunkID: 0, Count: 1}
+		all.Acked.Set(0)
+		extend.Drive(n.server.peer.conn, func() {
+			require.NoError(n, link.Send([]byte{1}, newBlock(1)))
+			err := link.Receive(time.Now(), chunk.Config{}.AppendAck([]byte{sliceProtocol}, all))
+			violation, ok := errors.AsType[*bunch.Error](err)
+			require.True(n, ok)
+			require.Equal(n, bunch.AckSequenceMismatch, violation.Code)
+			require.Contains(n, violation.Reason, "slice 0 of chunk 0")
+		})
+		<-n.server.peer.conn.Done() // since the message is malformed
+	})
 }
 
 // TestReceiversThatBreakRules has a server answer a client's transfer as no receiver does.

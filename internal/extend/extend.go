@@ -43,9 +43,9 @@ var (
 // the machine's FirstByte, on which both sides must agree.
 //
 // Datagrams that arrive before the connection has joined are dropped and counted. newMachine is
-// called when a connection begins, on any goroutine, before the game gets the connection. Add
-// panics if the world has had a connection.
-func Add(world any, newMachine func() Machine) { WorldOf(world).add(newMachine) }
+// called when a connection begins, on any goroutine, before the game gets the connection. Its
+// machine may call random (see [World.Random]). Add panics if the world has had a connection.
+func Add(world any, newMachine func(random func(n int) int) Machine) { WorldOf(world).add(newMachine) }
 
 // OnJoin adds a hook that is called on the world's goroutine for every connection that joins. It is
 // called before any of the game's actors open on the connection, because actors may use up the
@@ -170,7 +170,7 @@ type World struct {
 	Joined []func(conn any) // added by OnJoin; used on the world's goroutine only
 
 	mu        sync.Mutex // guards machines and connected
-	machines  []func() Machine
+	machines  []func(random func(n int) int) Machine
 	connected bool // the first connection has begun
 
 	value any     // returned by Keep; nil before the first call
@@ -178,7 +178,7 @@ type World struct {
 }
 
 // add is Add.
-func (w *World) add(newMachine func() Machine) {
+func (w *World) add(newMachine func(random func(n int) int) Machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.connected {
@@ -234,15 +234,15 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 }
 
 // Take makes the machines of a connection and returns them in priority order, all below own. joined
-// must become true when the connection joins.
-func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
+// must become true when the connection joins. conn is the connection's number (see [World.Random]).
+func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool, conn uint64) (machines []link.Extension) {
 	c.bunches = own
 	c.joined = joined
 	w.mu.Lock()
 	makers := w.machines
 	w.mu.Unlock()
 	for _, newMachine := range makers {
-		a := &added{newMachine(), c}
+		a := &added{newMachine(w.Random(conn)), c}
 		if first := a.FirstByte(); first == own.FirstByte() || c.of(first) != nil {
 			panic(fmt.Sprintf("rpc: two machines have the same first byte %#x", first))
 		}

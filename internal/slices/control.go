@@ -243,8 +243,10 @@ func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) (k
 	if !c.losses.Check(t, place, s.at) {
 		return false
 	}
-	c.lost++
-	o.find(s.id).everLost.Set(int(s.index))
+	if !o.isWithheld(number + 1) {
+		c.lost++
+		o.find(s.id).everLost.Set(int(s.index))
+	}
 	c.lose(o, number)
 	return true
 }

@@ -276,7 +276,7 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	}
 	now := time.Unix(1, 0)
 	for range 12 {
-		_, _, ok := o.next(now)
+		_, _, ok := o.next(now, false)
 		require.True(t, ok)
 		now = now.Add(50 * time.Millisecond)
 	}

@@ -11,5 +11,9 @@
 // arrived or was lost. On those the machine sends whenever it is asked, and adds repair slices
 // at the end. On the others it has to detect losses itself, and has a window and a probe timer.
 //
+// The machine trusts a peer's acks only so far. On paths that don't report fates, where acks decide
+// how much it sends, it withholds a slice now and then (see withholding), and an ack of a slice
+// that was not sent is a violation.
+//
 // An [Account] is charged for whatever a peer makes the machine hold.
 package slices

@@ -38,7 +38,8 @@ const (
 // A Machine is one end of a connection's slice protocol: the state machine that packs messages into
 // datagrams and unpacks the peer's. Each datagram holds one packet of package chunk, or a repair
 // slice. The machine counts and drops datagrams that it can't parse, but they don't end any
-// transfer. It isn't safe for concurrent use, except for Release.
+// transfer. Only an ack that the peer made up ends the connection. The machine isn't safe for
+// concurrent use, except for Release.
 //
 // The link drives it through the interface link.Extension. Its owner, a streamer, adds the missing
 // method Drained.
@@ -78,8 +79,12 @@ func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, quickAcks)}
 }
 
-// Receive handles a datagram from the peer. The datagram still belongs to the caller. The error,
-// which link.Machine requires, is always nil.
+// Withhold makes the machine withhold a slice now and then, to detect a peer that makes up acks
+// (see withholding). random returns a number from 0 to n-1 that the peer can't guess.
+func (m *Machine) Withhold(random func(n int) int) { m.out.withheld.random = random }
+
+// Receive handles a datagram from the peer. The datagram still belongs to the caller. An error
+// means that the peer acked a slice that we haven't sent, and changes nothing.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -88,13 +93,13 @@ func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	case datagram[0] == repairByte:
 		m.receiveRepair(now, datagram)
 	default:
-		m.receiveChunk(now, datagram[1:])
+		return m.receiveChunk(now, datagram[1:])
 	}
 	return nil
 }
 
 // receiveChunk handles a packet of package chunk, which is a slice or an ack.
-func (m *Machine) receiveChunk(now time.Time, packet []byte) {
+func (m *Machine) receiveChunk(now time.Time, packet []byte) error {
 	p, err := config.Parse(packet)
 	switch {
 	case err != nil:
@@ -105,8 +110,9 @@ func (m *Machine) receiveChunk(now time.Time, packet []byte) {
 			m.wake = true
 		}
 	default:
-		m.receiveAck(now, &p.Ack)
+		return m.receiveAck(now, &p.Ack)
 	}
+	return nil
 }
 
 // receiveRepair handles a repair slice.
@@ -123,11 +129,11 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 
 // receiveAck handles an ack, and frees messages that are completely acked. On a path that doesn't
 // report fates, an ack also shows which slices were lost and how long the round trip is.
-func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
-	c, fresh := m.out.newlyAcked(a)
+func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) error {
+	c, fresh, err := m.out.newlyAcked(a)
 	if c == nil {
-		// We no longer have this chunk.
-		return
+		// We no longer have this chunk, or the peer lies.
+		return err
 	}
 	if fresh.Count() > 0 {
 		m.keepTimer.acked()
@@ -138,6 +144,7 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 		m.examineAck(now, c, &fresh)
 	}
 	m.checkWatch()
+	return nil
 }
 
 // examineAck acknowledges the fresh slices of a chunk on a path that doesn't report fates.
@@ -178,7 +185,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	}
 	m.content.Bulk = true
 	others := m.InFlight() // without the next slice
-	if s, number, ok := m.out.next(now); ok {
+	if s, number, ok := m.nextSlice(now); ok {
 		m.sliceSent(now, number, others)
 		return config.AppendSlice(append(buf, m.protocol), s), number, true
 	}
@@ -187,6 +194,16 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	}
 	m.control.ranDry(others)
 	return buf, 0, false
+}
+
+// nextSlice takes the next slice to send. A carrier that reports fates knows better than the peer's
+// acks what has arrived, so we withhold slices only on other paths.
+func (m *Machine) nextSlice(now time.Time) (s chunk.Slice, number uint64, ok bool) {
+	s, number, ok = m.out.next(now, !m.path.Fates)
+	if !ok && m.noMore && m.out.release() {
+		return m.out.next(now, false)
+	}
+	return s, number, ok
 }
 
 // pathOpen reports whether the path can take another slice. On a path that reports fates, it's
@@ -264,6 +281,7 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 // changePath starts over on another path.
 func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	next := m.out.flight.Next
+	m.out.release()
 	m.control.restart(next)
 	m.keepTimer = keepTimer{since: now}
 	m.ackDue = false
@@ -469,7 +487,7 @@ func (m *Machine) Discard() { m.in.discard() }
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats {
 	return Stats{
-		Slices: m.out.flight.Next, Resent: m.out.resent, Fated: m.sentWithFates,
+		Slices: m.out.flight.Next - m.out.withheld.count, Resent: m.out.resent, Fated: m.sentWithFates,
 		Repairs: m.repairs.sent, Restored: m.in.restorer.restored,
 		Refused: m.in.refused, Malformed: m.in.malformed,
 	}

@@ -1,6 +1,7 @@
 package slices
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -61,8 +62,9 @@ type outbox struct {
 	unsent int                      // bytes of messages that were never sent
 	resent uint64                   // number of slices that were sent again
 
-	epoch  time.Time // start of the flight's clock: the first call of since
-	flight flight
+	epoch    time.Time // start of the flight's clock: the first call of since
+	flight   flight
+	withheld withholding
 }
 
 // A sentChunk is a message whose slices aren't all acked yet.
@@ -151,8 +153,8 @@ func (o *outbox) send(message []byte, b Block) error {
 }
 
 // next takes the next slice to send and returns it with a number for this sending. Lost slices go
-// first.
-func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
+// first. If mayWithhold is set, next may pass over a slice and withhold it.
+func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
 	}
@@ -161,20 +163,46 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 		return chunk.Slice{}, 0, false
 	}
 	newest := &o.find(slice.ChunkID).newest[slice.Index]
-	again := *newest != 0
-	if again {
+	if o.isWithheld(*newest) {
+		o.release()
+	}
+	s := sending{at: o.since(now), id: slice.ChunkID, index: uint8(slice.Index), again: *newest != 0}
+	if mayWithhold && !s.again && o.withheld.pick(o.unsent == len(slice.Data)) {
+		o.withhold(newest, s)
+		return o.next(now, false)
+	}
+	if s.again {
 		// If the earlier sending is still in flight, consider it lost.
 		o.resent++
 		o.settleInFlight(*newest-1, lost)
 	} else {
 		o.unsent -= len(slice.Data)
 	}
-	number = o.flight.launch(sending{
-		at: o.since(now), size: uint16(len(slice.Data) + 1 + chunk.Overhead),
-		id: slice.ChunkID, index: uint8(slice.Index), again: again,
-	})
+	s.size = uint16(len(slice.Data) + 1 + chunk.Overhead)
+	number = o.flight.launch(s)
 	*newest = number + 1
 	return slice, number, true
+}
+
+// withhold makes a slice count as sent, though with no bytes in flight. newest is its place in its
+// chunk's record.
+func (o *outbox) withhold(newest *uint64, s sending) {
+	*newest = o.flight.launch(s) + 1
+	o.withheld.current = *newest
+	o.withheld.count++
+}
+
+// isWithheld reports whether a slice is withheld now. newest is the number of its newest sending,
+// plus one.
+func (o *outbox) isWithheld(newest uint64) bool { return newest != 0 && newest == o.withheld.current }
+
+// release makes next return the slice that is withheld. ok is false if there is none.
+func (o *outbox) release() (ok bool) {
+	if o.withheld.current == 0 {
+		return false
+	}
+	o.lose(o.withheld.current - 1)
+	return true
 }
 
 // settleInFlight sets the fate of a sending and returns the sending, or nil if it wasn't in flight.
@@ -187,10 +215,17 @@ func (o *outbox) settleInFlight(number uint64, f fate) *sending {
 	return s
 }
 
-// lose is called when a sending was lost or couldn't be sent. Its slice will be sent again.
+// lose is called when a sending was lost or couldn't be sent. Its slice will be sent again, or for
+// the first time if it was withheld.
 func (o *outbox) lose(number uint64) {
-	if s := o.settleInFlight(number, lost); s != nil {
-		o.sender.Lost(s.id, int(s.index), o.time(s.at))
+	s := o.settleInFlight(number, lost)
+	if s == nil {
+		return
+	}
+	o.sender.Lost(s.id, int(s.index), o.time(s.at))
+	if o.isWithheld(number + 1) {
+		o.find(s.id).newest[s.index] = 0
+		o.withheld.current = 0
 	}
 }
 
@@ -205,18 +240,23 @@ func (o *outbox) resendAll() {
 }
 
 // newlyAcked returns the chunk to which an ack belongs, and which of its slices are acked for the
-// first time. Slices that we have never sent don't count. If we have no such chunk, c is nil.
-func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
+// first time. If we have no such chunk, c is nil. The error means that the peer made up the ack,
+// because we haven't sent one of the slices.
+func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits, err error) {
 	c = o.find(a.ChunkID)
 	if c == nil || len(c.newest) != a.Count {
-		return nil, fresh
+		return nil, fresh, nil
 	}
 	for i, newest := range c.newest {
-		if newest != 0 && a.Acked.Has(i) && !c.acked.Has(i) {
+		switch {
+		case !a.Acked.Has(i) || c.acked.Has(i):
+		case newest == 0 || o.isWithheld(newest):
+			return nil, fresh, fmt.Errorf("ack of slice %d of chunk %d, which has not been sent", i, a.ChunkID)
+		default:
 			fresh.Set(i)
 		}
 	}
-	return c, fresh
+	return c, fresh, nil
 }
 
 // acknowledge marks the slices in fresh as acked. It frees completely acked messages, in order.

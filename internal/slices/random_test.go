@@ -60,6 +60,7 @@ func newProgram(t *testing.T, random *rand.Rand) *program {
 	}
 	for i := range p.ends {
 		p.ends[i] = &programEnd{Machine: New(protocol, newRoom(4<<20)), untold: map[uint64]bool{}}
+		p.ends[i].Withhold(often(random))
 	}
 	return p
 }

@@ -18,7 +18,7 @@ import (
 func slicesOf(t *testing.T, o *outbox, message []byte) (all []chunk.Slice) {
 	require.NoError(t, o.send(message, memory{}))
 	for {
-		slice, _, ok := o.next(netsim.Epoch)
+		slice, _, ok := o.next(netsim.Epoch, false)
 		if !ok {
 			return all
 		}
@@ -127,7 +127,7 @@ func TestNoRepairsOfAckedChunks(t *testing.T) {
 	for i := range a.Count {
 		a.Acked.Set(i)
 	}
-	c, fresh := o.newlyAcked(&a)
+	c, fresh, _ := o.newlyAcked(&a)
 	o.acknowledge(netsim.Epoch, c, &fresh)
 	_, ok = r.next(&o, 0.3)
 	require.False(t, ok, "nothing of the second chunk has left")
