@@ -48,6 +48,7 @@ type RTT struct {
 	// Packets that were sent before an outage ended.
 	outageEnd time.Duration
 	maxHeld   time.Duration // upper bound for their samples; 0 if there was no outage
+	onlyHeld  bool          // there are no other samples, so the next one replaces the estimate
 
 	// Recent is the minimum of Adjusted in the latest full batch, which has recentSamples samples,
 	// or all of a round trip if there are more. This filters out jitter but not a standing queue.
@@ -78,12 +79,11 @@ func (r *RTT) Assume(smoothed, variance time.Duration) {
 // would cause a probe timeout of 20 s.
 //
 // We can't ignore their samples, since the path may really have become longer, but they count for
-// at most heldTrips round trips, or for least if that's longer.
+// at most heldTrips round trips, or for least if that's longer. An outage at the very beginning is
+// no exception, but what such samples show is replaced by the first sample of a later packet.
 func (r *RTT) Held(now, least time.Duration) {
-	if r.Known() {
-		r.outageEnd = now
-		r.maxHeld = max(heldTrips*r.Smoothed, least)
-	}
+	r.outageEnd = now
+	r.maxHeld = max(heldTrips*r.Current(), least)
 
 	// A queue that stood before the outage may be gone.
 	r.Recent = 0
@@ -116,7 +116,9 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	}
 	r.Adjusted = max(sample-delay, r.Min)
 	r.addToBatch(now)
-	if !r.Known() {
+	first := !r.Known() || r.onlyHeld && !held
+	r.onlyHeld = held && (first || r.onlyHeld)
+	if first {
 		r.Smoothed = r.Adjusted
 		r.Variance = r.Adjusted / 2
 		return

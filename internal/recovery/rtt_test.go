@@ -134,3 +134,32 @@ func TestOutageIsNoRoundTrip(t *testing.T) {
 	}
 	require.Greater(t, r.PTO(0), 600*ms)
 }
+
+// TestOutageBeforeTheFirstRoundTrip: an outage of 5 s in the first round trip was taken for that
+// round trip, and everything that waits for some of them waited for seconds.
+func TestOutageBeforeTheFirstRoundTrip(t *testing.T) {
+	var r RTT
+	now := 5 * time.Second
+	r.Held(now, 0)
+	r.Update(now, 5*time.Second, 0)
+	r.Update(now, 4*time.Second, 0)
+	require.Equal(t, heldTrips*initialRTT, r.Smoothed)
+	require.Less(t, r.PTO(0), 1300*ms)
+
+	t.Log("# a packet that was sent after it tells more than those")
+	now += 150 * ms
+	r.Update(now, 150*ms, 0)
+	require.Equal(t, 150*ms, r.Smoothed)
+	require.Equal(t, 150*ms, r.Min)
+	r.Update(now, 230*ms, 0)
+	require.Equal(t, 160*ms, r.Smoothed)
+
+	t.Log("# a path that is so long that each ack comes after probe timeouts is learnt all the same")
+	r = RTT{}
+	for range 3 {
+		now += 3 * time.Second
+		r.Held(now, 0)
+		r.Update(now, 3*time.Second, 0)
+	}
+	require.Greater(t, r.PTO(0), 3*time.Second)
+}

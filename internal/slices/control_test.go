@@ -8,6 +8,7 @@ import (
 
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // conversation is a machine whose peer a test plays.
@@ -426,5 +427,21 @@ func TestOutageAtTheStart(t *testing.T) {
 		require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == len(sent) }))
 		ideal := 100 * 32_500 * 8 / 10e6 / 0.95
 		require.Less(t, p.Now().Sub(begin).Seconds(), 2.3*ideal, "seed %d", seed)
+	}
+}
+
+// TestOutageInTheFirstRoundTrip: the time of the outage was taken for the round trip, so that
+// losses counted as such only after as long, and transfers took up to a minute longer.
+func TestOutageInTheFirstRoundTrip(t *testing.T) {
+	seed := testkit.Seed(t)
+	for i := range uint64(10) {
+		path := netsim.Config{Delay: 75 * time.Millisecond, Jitter: 15 * time.Millisecond, Rate: 50e6, Queue: 1 << 20, Loss: 0.1, Seed: seed + i}
+		a, b := newSide(parts(100, 32_000)...), newSide()
+		p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: path, BtoA: path, Max: 1243, Window: 1 << 20})
+		require.NoError(t, p.RunFor(60*time.Millisecond))
+		p.Dark(4 * time.Second)
+		require.NoError(t, p.RunFor(5500*time.Millisecond))
+		require.Less(t, a.control.gate.Smoothed, 500*time.Millisecond)
+		require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == 100 }))
 	}
 }
