@@ -56,11 +56,11 @@ func (a *answer) sendNext(pipe *rpc.Actor, now time.Time) (sent, isLast bool, er
 	case !in.known: // nothing is sent before the header has arrived
 		return false, false, nil
 	case in.err != nil:
-		return true, true, sendReject.call(pipe, failureOf(in.err).stop(in.header.id))
+		return true, true, rejectMessage.send(pipe, failureOf(in.err).stop(in.header.id))
 	case a.reply != nil && !a.replied:
 		return true, false, a.sendReply(pipe, now)
 	case in.finished:
-		return true, true, sendDone.call(pipe, done{in.header.id})
+		return true, true, doneMessage.send(pipe, done{in.header.id})
 	case !a.replied: // the writer doesn't know yet how much is stored
 		return false, false, nil
 	}
@@ -81,7 +81,7 @@ func (a *answer) sendReply(pipe *rpc.Actor, now time.Time) error {
 	// this has been promised.
 	a.reply.limit = a.credit.limit
 	extend.Owe(a.in.peer.conn, 1) // the message that ends the transfer
-	return sendAccept.call(pipe, *a.reply)
+	return acceptMessage.send(pipe, *a.reply)
 }
 
 // sendGrantIfDue sends a grant if more credit or a report of progress is due. The caller holds mu.
@@ -97,7 +97,7 @@ func (a *answer) sendGrantIfDue(pipe *rpc.Actor, now time.Time) (sent bool, err 
 		return false, nil
 	}
 	in.arrival.parts.raiseLimit(limit)
-	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
+	return true, grantMessage.send(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
 // cover gets a promise from the account for the memory that is still missing for ahead bytes of

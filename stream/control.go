@@ -16,24 +16,19 @@ var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
 
-	sendLimits = pairOf[limits](controlClass, "Limits")
-	sendHeader = pairOf[header](controlClass, "Header")
-	sendEnd    = pairOf[end](controlClass, "End")
-	sendCancel = pairOf[stop](controlClass, "Cancel")
-	sendAccept = pairOf[accept](controlClass, "Accept")
-	sendGrant  = pairOf[grant](controlClass, "Grant")
-	sendReject = pairOf[stop](controlClass, "Reject")
-	sendDone   = pairOf[done](controlClass, "Done")
+	limitsMessage = messageOf[limits](controlClass, "Limits")
+	headerMessage = messageOf[header](controlClass, "Header")
+	endMessage    = answerOf[end](controlClass, "End")
+	cancelMessage = messageOf[stop](controlClass, "Cancel")
+	acceptMessage = answerOf[accept](controlClass, "Accept")
+	grantMessage  = answerOf[grant](controlClass, "Grant")
+	rejectMessage = answerOf[stop](controlClass, "Reject")
+	doneMessage   = answerOf[done](controlClass, "Done")
 
-	sendPart = pairOf[rpc.Raw](laneClass, "Part")
-	// leaveLane is the client's last message on a lane. It has no argument.
-	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable)
+	partMessage = messageOf[rpc.Raw](laneClass, "Part")
+	// leaveMessage is the client's last message on a lane. It has no argument.
+	leaveMessage = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable)
 )
-
-func init() {
-	extend.Answers(controlClass,
-		sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
-}
 
 // declare declares a class with priority p, whose actors only serve as pipes.
 func declare(name string, p bunch.Priority) *rpc.Class {
@@ -43,32 +38,40 @@ func declare(name string, p bunch.Priority) *rpc.Class {
 	return class
 }
 
-// A pair is a message that either end can send. An RPC has only one direction, so a pair consists
-// of two RPCs.
-type pair[A any] struct {
+// A messageType is a message that either end can send. An RPC has only one direction, so a
+// messageType consists of two RPCs.
+type messageType[A any] struct {
 	up   *rpc.ServerRPC[A]
 	down *rpc.ClientRPC[A]
 }
 
-// pairOf declares the two RPCs of a message, "Server"+name and "Client"+name, both of which are
+// messageOf declares the two RPCs of a message, "Server"+name and "Client"+name, both of which are
 // Reliable. It is called only to initialize the variables above, before any world uses the class.
-func pairOf[A any](class *rpc.Class, name string) pair[A] {
-	return pair[A]{
+func messageOf[A any](class *rpc.Class, name string) messageType[A] {
+	return messageType[A]{
 		up:   rpc.Server[A](class, "Server"+name, rpc.Reliable),
 		down: rpc.Client[A](class, "Client"+name, rpc.Reliable),
 	}
 }
 
-// call sends the message to the other end of a pipe.
-func (p pair[A]) call(a *rpc.Actor, arg A) error {
-	if a.World().IsServer() {
-		// On a closed channel, package rpc would count the call as dropped and return nil.
-		if !a.Channel(a.Conn()).Open() {
-			return fmt.Errorf("stream: %v: %w", p.down, rpc.ErrClosed)
-		}
-		return p.down.Call(a, arg)
+// answerOf is like messageOf, for a message with which clients answer what the server sends. It
+// doesn't count as a client's load, as long as the server expects it (see extend.Owe).
+func answerOf[A any](class *rpc.Class, name string) messageType[A] {
+	m := messageOf[A](class, name)
+	extend.AddAnswer(class, m.up.String())
+	return m
+}
+
+// send sends the message to the other end of a pipe.
+func (m messageType[A]) send(pipe *rpc.Actor, arg A) error {
+	if !pipe.World().IsServer() {
+		return m.up.Call(pipe, arg)
 	}
-	return p.up.Call(a, arg)
+	// On a closed channel, package rpc would count the call as dropped and return nil.
+	if !pipe.Channel(pipe.Conn()).Open() {
+		return fmt.Errorf("stream: %v: %w", m.down, rpc.ErrClosed)
+	}
+	return m.down.Call(pipe, arg)
 }
 
 // A control exchanges messages about transfers on the control pipe, which has priority over bulk.
@@ -134,14 +137,15 @@ func (c *control) sendOne(now time.Time) (more bool, err error) {
 
 // greet sends our limits.
 func (c *control) greet() error {
-	c.greeted = true
 	config := &c.peer.streams.config
-	return sendLimits.call(c.pipe, limits{
+	err := limitsMessage.send(c.pipe, limits{
 		transfers: config.maxTransfers(),
 		lanes:     c.peer.lanes.wanted,
 		early:     int(c.peer.receiver.earlyShare),
 		hashes:    config.hashes(),
 	})
+	c.greeted = err == nil
+	return err
 }
 
 // limitsChanged makes the next tick send our limits again.

@@ -223,7 +223,7 @@ func (l *lanes) releaseIdle(now time.Time) error {
 		return nil
 	}
 	for _, lane := range w.lanes[kept:] {
-		if err := leaveLane.Call(lane, nil); err != nil {
+		if err := leaveMessage.Call(lane, nil); err != nil {
 			return err
 		}
 	}

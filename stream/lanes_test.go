@@ -152,12 +152,12 @@ func TestLanesThatComeAndGo(t *testing.T) {
 	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
 		time.Sleep(time.Second)
 		p, gone := n.client.peer, 0
-		ask := func() error { return sendLimits.call(p.control.pipe, limits{transfers: 4, lanes: maxLanes}) }
+		ask := func() error { return limitsMessage.send(p.control.pipe, limits{transfers: 4, lanes: maxLanes}) }
 		const turns = 4
 		for range turns * openingTime / (20 * time.Millisecond) {
 			n.do(n.client.world, func() {
 				for _, lane := range p.window.lanes[defaultLanes:] {
-					require.NoError(n, leaveLane.Call(lane, nil))
+					require.NoError(n, leaveMessage.Call(lane, nil))
 					gone++
 				}
 				p.window.lanes = p.window.lanes[:defaultLanes]
@@ -181,7 +181,7 @@ func TestLanesLetGoUnacknowledged(t *testing.T) {
 	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
 		got, c, s := collect(n.client.streams), n.client.peer, n.server.peer
 		ask := func() {
-			require.NoError(n, sendLimits.call(c.control.pipe, limits{transfers: 4, lanes: maxLanes, early: earlyBytes}))
+			require.NoError(n, limitsMessage.send(c.control.pipe, limits{transfers: 4, lanes: maxLanes, early: earlyBytes}))
 		}
 		time.Sleep(time.Second)
 		n.do(n.client.world, ask)
@@ -196,7 +196,7 @@ func TestLanesLetGoUnacknowledged(t *testing.T) {
 		require.Greater(n, used, int64(512<<10))
 		n.do(n.client.world, func() {
 			for _, lane := range c.window.lanes[defaultLanes:] {
-				require.NoError(n, leaveLane.Call(lane, nil))
+				require.NoError(n, leaveMessage.Call(lane, nil))
 			}
 			c.window.lanes = c.window.lanes[:defaultLanes]
 			ask()
@@ -223,7 +223,7 @@ func TestLanesThatMustStay(t *testing.T) {
 	inNetwork(t, setup{via: Window{Lanes: 2}}, func(n *network) {
 		time.Sleep(time.Second)
 		var err error
-		require.NoError(n, n.client.world.Do(n.ctx, func() { err = leaveLane.Call(n.client.peer.window.lanes[0], nil) }))
+		require.NoError(n, n.client.world.Do(n.ctx, func() { err = leaveMessage.Call(n.client.peer.window.lanes[0], nil) }))
 		require.NoError(n, err)
 		<-n.client.peer.conn.Done()
 		require.ErrorContains(n, n.client.peer.conn.Err(), "client released a lane, but 2 lanes must stay open")

@@ -122,24 +122,24 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	switch about {
 	case 7:
 		hashes := []Algorithm{NoDigest, 7, BLAKE3}[:l.random.IntN(4)]
-		_ = sendLimits.call(pipe, limits{transfers: l.random.IntN(9), lanes: l.random.IntN(maxLanes), early: l.random.IntN(1 << 17), hashes: hashes})
+		_ = limitsMessage.send(pipe, limits{transfers: l.random.IntN(9), lanes: l.random.IntN(maxLanes), early: l.random.IntN(1 << 17), hashes: hashes})
 	case 8, 9, 10, 11, 12:
-		if sendHeader.call(pipe, l.header()) == nil {
+		if headerMessage.send(pipe, l.header()) == nil {
 			l.from.peer.sender.lastID++
 		}
 	case 0, 1:
-		_ = sendEnd.call(pipe, end{id: l.id(l.ours), size: l.number(), sum: make([]byte, 32*l.random.IntN(2))})
+		_ = endMessage.send(pipe, end{id: l.id(l.ours), size: l.number(), sum: make([]byte, 32*l.random.IntN(2))})
 	case 2:
-		_ = sendCancel.call(pipe, stop{l.id(l.ours), code, "a lie"})
+		_ = cancelMessage.send(pipe, stop{l.id(l.ours), code, "a lie"})
 	case 3:
-		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), hasAll: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2),
+		_ = acceptMessage.send(pipe, accept{id: l.id(l.theirs), hasAll: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2),
 			index: l.number() * l.random.Int64N(2), limit: l.number()})
 	case 4:
-		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), l.number() * l.random.Int64N(2)})
+		_ = grantMessage.send(pipe, grant{l.id(l.theirs), l.number(), l.number() * l.random.Int64N(2)})
 	case 5:
-		_ = sendReject.call(pipe, stop{l.id(l.theirs), code, "a lie"})
+		_ = rejectMessage.send(pipe, stop{l.id(l.theirs), code, "a lie"})
 	case 6:
-		_ = sendDone.call(pipe, done{l.id(l.theirs)})
+		_ = doneMessage.send(pipe, done{l.id(l.theirs)})
 	default:
 		l.part()
 	}
@@ -152,7 +152,7 @@ func (l *liar) pipes(pipe *rpc.Actor) {
 	lanes := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):] // from a random one on
 	switch n := l.random.IntN(4); {
 	case !w.IsServer() && len(lanes) > 0:
-		_ = leaveLane.Call(lanes[0], nil)
+		_ = leaveMessage.Call(lanes[0], nil)
 	case !w.IsServer():
 	case n == 0:
 		_, _ = w.Spawn(controlClass, p.conn)
@@ -191,7 +191,7 @@ func (l *liar) part() {
 	if l.random.IntN(2) == 0 {
 		extend.Drive(p.conn, func() { _ = p.slices.link.Send(message, newBlock(1)) })
 	} else if len(lanes) > 0 {
-		_ = sendPart.call(lanes[l.random.IntN(len(lanes))], message)
+		_ = partMessage.send(lanes[l.random.IntN(len(lanes))], message)
 	}
 }
 

@@ -74,13 +74,13 @@ func (n *network) says(messages ...any) {
 		for _, m := range messages {
 			switch m := m.(type) {
 			case header:
-				require.NoError(n, sendHeader.call(p.control.pipe, m))
+				require.NoError(n, headerMessage.send(p.control.pipe, m))
 			case end:
-				require.NoError(n, sendEnd.call(p.control.pipe, m))
+				require.NoError(n, endMessage.send(p.control.pipe, m))
 			case stop:
-				require.NoError(n, sendCancel.call(p.control.pipe, m))
+				require.NoError(n, cancelMessage.send(p.control.pipe, m))
 			case part:
-				require.NoError(n, sendPart.call(p.window.lanes[0], append(appendPartHeader(nil, m), m.data...)))
+				require.NoError(n, partMessage.send(p.window.lanes[0], append(appendPartHeader(nil, m), m.data...)))
 			}
 		}
 	})

@@ -318,13 +318,13 @@ func (p *Peer) updateCounts() { p.counts.setTickStats(p.currentStats()) }
 
 // handle makes fn the handler of a message at both ends. The message has two RPCs, one for each
 // direction.
-func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
+func handle[A any](b *rpc.Binding[*Peer], m messageType[A], fn func(*Peer, A)) {
 	run := func(peer *Peer, _ *rpc.Call, arg A) {
 		peer.call()
 		fn(peer, arg)
 	}
-	rpc.On(b, rpc.Handle[A](p.up), run)
-	rpc.On(b, rpc.Handle[A](p.down), run)
+	rpc.On(b, rpc.Handle[A](m.up), run)
+	rpc.On(b, rpc.Handle[A](m.down), run)
 }
 
 // bindPipes makes a connection's Peer the object behind its control pipe and its lanes, so that
@@ -336,25 +336,25 @@ func bindPipes(s *Streams) {
 		p.call()
 		return p
 	})
-	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
-	handle(pipe, sendHeader, func(p *Peer, h header) { p.receiver.onHeader(h) })
-	handle(pipe, sendEnd, func(p *Peer, m end) { p.receiver.onEnd(m) })
-	handle(pipe, sendCancel, func(p *Peer, m stop) { p.receiver.onCancel(m) })
-	handle(pipe, sendAccept, func(p *Peer, m accept) { p.sender.onAccept(m) })
-	handle(pipe, sendGrant, func(p *Peer, m grant) { p.sender.onGrant(m) })
-	handle(pipe, sendReject, func(p *Peer, m stop) { p.sender.onReject(m) })
-	handle(pipe, sendDone, func(p *Peer, m done) { p.sender.onDone(m) })
+	handle(pipe, limitsMessage, func(p *Peer, m limits) { p.control.onLimits(m) })
+	handle(pipe, headerMessage, func(p *Peer, h header) { p.receiver.onHeader(h) })
+	handle(pipe, endMessage, func(p *Peer, m end) { p.receiver.onEnd(m) })
+	handle(pipe, cancelMessage, func(p *Peer, m stop) { p.receiver.onCancel(m) })
+	handle(pipe, acceptMessage, func(p *Peer, m accept) { p.sender.onAccept(m) })
+	handle(pipe, grantMessage, func(p *Peer, m grant) { p.sender.onGrant(m) })
+	handle(pipe, rejectMessage, func(p *Peer, m stop) { p.sender.onReject(m) })
+	handle(pipe, doneMessage, func(p *Peer, m done) { p.sender.onDone(m) })
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
 		p := s.joinedPeer(a.Conn())
 		p.lanes.onOpen(a)
 		return p
 	})
-	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
+	handle(lanes, partMessage, func(p *Peer, message rpc.Raw) {
 		p.lanes.touch()
 		p.receiver.onPart(message)
 	})
-	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
+	rpc.On(lanes, leaveMessage, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
 }
 
 // # Alarms

@@ -138,7 +138,7 @@ func (s *sender) begin(pipe *rpc.Actor) (taken bool, err error) {
 		return false, err
 	}
 	extend.Owe(s.peer.conn, 2) // an accept, and done or reject
-	return true, sendHeader.call(pipe, t.header)
+	return true, headerMessage.send(pipe, t.header)
 }
 
 // earlyLeft returns how many bytes another transfer may send before its header is answered.

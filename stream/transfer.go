@@ -249,7 +249,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 		return false, nil
 	case t.isFinished():
 		t.stopSent = true
-		return true, sendCancel.call(control, failureOf(t.Err()).stop(t.header.id))
+		return true, cancelMessage.send(control, failureOf(t.Err()).stop(t.header.id))
 	case t.contentSent():
 		return false, nil
 	}
@@ -267,7 +267,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	if t.header.kind == kindBlob {
 		t.status.setTotal(total.size) // in case we didn't know it at the start
 	}
-	return true, sendEnd.call(control, total)
+	return true, endMessage.send(control, total)
 }
 
 // onAccept is called with the answer to the header. Like the methods below, it returns an error if

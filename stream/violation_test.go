@@ -27,7 +27,7 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 	begin := header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: 1000}
 	send := func(ctl, lane *rpc.Actor, parts ...part) {
 		for _, p := range parts {
-			_ = sendPart.call(lane, append(appendPartHeader(nil, p), p.data...))
+			_ = partMessage.send(lane, append(appendPartHeader(nil, p), p.data...))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -35,67 +35,67 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		says string
 	}{
 		"header out of turn": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save", hash: SHA256})
+			_ = headerMessage.send(ctl, header{id: 2, kind: kindBlob, topic: "save", hash: SHA256})
 		}, "header of transfer 2 arrived; expected that of transfer 1"},
 		"header twice": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
-			_ = sendHeader.call(ctl, begin)
+			_ = headerMessage.send(ctl, begin)
+			_ = headerMessage.send(ctl, begin)
 		}, "header of transfer 1 arrived; expected that of transfer 2"},
 		"part beyond the credit": {func(ctl, lane *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
+			_ = headerMessage.send(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 64<<20 - 1, data: []byte{1}})
 		}, "exceeds the credit"},
 		"part beyond the size": {func(ctl, lane *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
+			_ = headerMessage.send(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
 		}, "a part that ends at byte 1001; the content ends at byte 1000"},
 		"part beyond the size, before its header": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
 			time.Sleep(time.Second)
-			_ = sendHeader.call(ctl, begin)
+			_ = headerMessage.send(ctl, begin)
 		}, "a part that ends at byte 1001; the content ends at byte 1000"},
 		"part beyond the end": {func(ctl, lane *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
+			_ = headerMessage.send(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
 			send(ctl, lane, part{id: 1, offset: 10, data: []byte("ab")})
-			_ = sendEnd.call(ctl, end{id: 1, size: 11, sum: make([]byte, 32)})
+			_ = endMessage.send(ctl, end{id: 1, size: 11, sum: make([]byte, 32)})
 		}, "a part that ends at byte 12; the content ends at byte 11"},
 		"part that overlaps": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 1, data: []byte("ab")}, part{id: 1, offset: 2, data: []byte("bc")})
 		}, "overlap"},
 		"part of a far transfer": {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 5, data: []byte{1}}) }, "part of transfer 5"},
 		"empty part":             {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 1}) }, "malformed"},
-		"end before the header":  {func(ctl, _ *rpc.Actor) { _ = sendEnd.call(ctl, end{id: 1}) }, "before its header"},
-		"cancel of nothing":      {func(ctl, _ *rpc.Actor) { _ = sendCancel.call(ctl, failureOf(ErrCanceled).stop(1)) }, "before its header"},
+		"end before the header":  {func(ctl, _ *rpc.Actor) { _ = endMessage.send(ctl, end{id: 1}) }, "before its header"},
+		"cancel of nothing":      {func(ctl, _ *rpc.Actor) { _ = cancelMessage.send(ctl, failureOf(ErrCanceled).stop(1)) }, "before its header"},
 		"end of another size": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
-			_ = sendEnd.call(ctl, end{id: 1, size: 999})
+			_ = headerMessage.send(ctl, begin)
+			_ = endMessage.send(ctl, end{id: 1, size: 999})
 		}, "has 999 bytes"},
 		"end of another count": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
-			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
+			_ = headerMessage.send(ctl, begin)
+			_ = endMessage.send(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
 		}, "end of transfer 1 has 1 elements; its header has 0"},
 		"end of another count, after a header without a size": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
-			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
+			_ = headerMessage.send(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
+			_ = endMessage.send(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
 		}, "end of transfer 1 has 1 elements; its header has 0"},
 		"end twice": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
-			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
-			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
+			_ = headerMessage.send(ctl, begin)
+			_ = endMessage.send(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
+			_ = endMessage.send(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
 		}, "second end of transfer"},
 		"end with a digest that is too short": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, begin)
-			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
+			_ = headerMessage.send(ctl, begin)
+			_ = endMessage.send(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
 		}, "a digest of 31 bytes; a digest by sha256 has 32"},
 		"end with a digest where there is none": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: NoDigest})
-			_ = sendEnd.call(ctl, end{id: 1, sum: make([]byte, 32)})
+			_ = headerMessage.send(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: NoDigest})
+			_ = endMessage.send(ctl, end{id: 1, sum: make([]byte, 32)})
 		}, "a digest of 32 bytes; a digest by NoDigest has 0"},
 		"header with a key and no digest": {func(ctl, _ *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", key: "k", hash: NoDigest})
+			_ = headerMessage.send(ctl, header{id: 1, kind: kindBlob, topic: "save", key: "k", hash: NoDigest})
 		}, "malformed message: header"},
-		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the latest is 0"},
-		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the latest is 0"},
+		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = grantMessage.send(ctl, grant{1, 1, 1}) }, "the latest is 0"},
+		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = doneMessage.send(ctl, done{7}) }, "the latest is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
@@ -141,10 +141,10 @@ func TestPartsThatMiscount(t *testing.T) {
 				})
 				n.do(n.server.world, func() {
 					n.server.peer.sender.lastID = 1
-					_ = sendHeader.call(n.server.peer.control.pipe, c.header)
-					_ = sendPart.call(n.server.peer.window.lanes[0], append(appendPartHeader(nil, c.part), c.part.data...))
+					_ = headerMessage.send(n.server.peer.control.pipe, c.header)
+					_ = partMessage.send(n.server.peer.window.lanes[0], append(appendPartHeader(nil, c.part), c.part.data...))
 					sum := SHA256.Of(c.part.data).sum
-					_ = sendEnd.call(n.server.peer.control.pipe, end{id: 1, size: int64(len(c.part.data)), count: c.header.count, sum: sum[:]})
+					_ = endMessage.send(n.server.peer.control.pipe, end{id: 1, size: int64(len(c.part.data)), count: c.header.count, sum: sum[:]})
 				})
 				require.ErrorContains(n, <-ends, says)
 			})
@@ -271,23 +271,23 @@ func TestReceiversThatBreakRules(t *testing.T) {
 		says string
 	}{
 		"accepted twice": {func(ctl *rpc.Actor) {
-			_ = sendAccept.call(ctl, accept{id: 1})
-			_ = sendAccept.call(ctl, accept{id: 1})
+			_ = acceptMessage.send(ctl, accept{id: 1})
+			_ = acceptMessage.send(ctl, accept{id: 1})
 		}, "accepted twice"},
-		"resumed without a key": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, offset: 1}) }, "no key"},
-		"there without a key":   {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, hasAll: true}) }, "no key"},
-		"resumed at an element": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, index: 1}) }, "no key"},
-		"granted too early":     {func(ctl *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 0}) }, "before it was accepted"},
+		"resumed without a key": {func(ctl *rpc.Actor) { _ = acceptMessage.send(ctl, accept{id: 1, offset: 1}) }, "no key"},
+		"there without a key":   {func(ctl *rpc.Actor) { _ = acceptMessage.send(ctl, accept{id: 1, hasAll: true}) }, "no key"},
+		"resumed at an element": {func(ctl *rpc.Actor) { _ = acceptMessage.send(ctl, accept{id: 1, index: 1}) }, "no key"},
+		"granted too early":     {func(ctl *rpc.Actor) { _ = grantMessage.send(ctl, grant{1, 1, 0}) }, "before it was accepted"},
 		"credit that shrinks": {func(ctl *rpc.Actor) {
-			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
-			_ = sendGrant.call(ctl, grant{1, 99, 0})
+			_ = acceptMessage.send(ctl, accept{id: 1, limit: 100})
+			_ = grantMessage.send(ctl, grant{1, 99, 0})
 		}, "granted 99 bytes after it was granted 100"},
 		"consumed what was not sent": {func(ctl *rpc.Actor) {
-			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
-			_ = sendGrant.call(ctl, grant{1, 100, 1})
+			_ = acceptMessage.send(ctl, accept{id: 1, limit: 100})
+			_ = grantMessage.send(ctl, grant{1, 100, 1})
 		}, "1 bytes consumed, but only 0 sent"},
-		"done before the end":    {func(ctl *rpc.Actor) { _ = sendDone.call(ctl, done{1}) }, "before its end"},
-		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, failureOf(ErrCanceled).stop(2)) }, "the latest is 1"},
+		"done before the end":    {func(ctl *rpc.Actor) { _ = doneMessage.send(ctl, done{1}) }, "before its end"},
+		"reject of what is next": {func(ctl *rpc.Actor) { _ = rejectMessage.send(ctl, failureOf(ErrCanceled).stop(2)) }, "the latest is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
@@ -321,7 +321,7 @@ func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
 				transfer, err := save.Start(n.client.peer, reader, 100, Key("k"))
 				require.NoError(n, err)
 				time.Sleep(time.Second)
-				n.do(n.server.world, func() { _ = sendAccept.call(n.server.peer.control.pipe, m) })
+				n.do(n.server.world, func() { _ = acceptMessage.send(n.server.peer.control.pipe, m) })
 				<-n.server.peer.conn.Done()
 				require.ErrorContains(n, n.server.peer.conn.Err(), "beyond its end")
 				require.ErrorIs(n, transfer.Wait(n.ctx), ErrClosed)
@@ -339,7 +339,7 @@ func TestAnswersThatNobodyAwaits(t *testing.T) {
 		for i := 0; i < 100 && n.client.peer.conn.Err() == nil; i++ {
 			n.do(n.client.world, func() {
 				for range 60 {
-					_ = sendReject.call(n.client.peer.control.pipe, failureOf(errTest).stop(1))
+					_ = rejectMessage.send(n.client.peer.control.pipe, failureOf(errTest).stop(1))
 				}
 			})
 			time.Sleep(time.Second / 10)

@@ -179,7 +179,7 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	if err := r.settings.gate(r.entries).Check(r.entries, entries); err != nil {
 		return err
 	}
-	if err := sendPart.call(r.picked, message); err != nil {
+	if err := partMessage.send(r.picked, message); err != nil {
 		return err
 	}
 	r.addUnacked(entries * bunch.EntryBytes)

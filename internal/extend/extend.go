@@ -136,10 +136,13 @@ func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function
 // Priority sets the channel priority of a class's actors. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Answers sets the methods of a class, as "Class.Method", with which clients answer what the server
-// sends. With rpc.Config.DoS, they don't count as a client's load, up to the number announced by
-// Owe. Answers must be called where the class is declared.
-func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
+// AddAnswer adds a method of a class, as "Class.Method", with which clients answer what the server
+// sends. With rpc.Config.DoS, such answers don't count as a client's load, up to the number
+// announced by Owe. AddAnswer must be called where the class is declared.
+func AddAnswer(class any, method string) {
+	c := ClassOf(class)
+	c.Answers = append(c.Answers, method)
+}
 
 // maxOwed is the maximum number of answers that a client may owe. It is enough for 1,024 transfers,
 // the maximum of a connection, with two answers and two reports in flight each.
@@ -156,7 +159,7 @@ func Owe(conn any, n int) {
 type Class struct {
 	Declarer string
 	Priority bunch.Priority
-	Answers  []string
+	Answers  []string // added by AddAnswer
 }
 
 // World is the part of a world that extensions use.
