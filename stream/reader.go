@@ -392,18 +392,14 @@ func (r *reader) allow(limit int64) (canTake bool) {
 		r.sendLimit = limit
 		r.changed.Ring() // content that can be sent at once may use more memory
 	}
+	if r.ready.empty() {
+		r.wakeOnContent = !r.finished
+	}
 	return r.canTake(limit)
 }
 
-// canTake reports whether take would return a block. If none is ready, it arranges for the world to
-// be woken when one is. The caller holds mu.
-func (r *reader) canTake(limit int64) bool {
-	if r.ready.empty() {
-		r.wakeOnContent = !r.finished
-		return false
-	}
-	return r.ready.mayTake(limit)
-}
+// canTake reports whether take would return a block. The caller holds mu.
+func (r *reader) canTake(limit int64) bool { return !r.ready.empty() && r.ready.mayTake(limit) }
 
 // result returns how the source ended. done is false until all of the content has been taken or
 // reading it has failed.
