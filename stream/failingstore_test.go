@@ -194,3 +194,55 @@ func (n *network) comesThrough(got <-chan received, good []byte, where string) {
 		require.Less(n, try, 3, where)
 	}
 }
+
+// A forgetfulPart loses the bytes after limit, and doesn't say so.
+type forgetfulPart struct {
+	Part
+	limit  int64
+	admits bool // Write returns how much it kept
+}
+
+func (p *forgetfulPart) Offset() int64 { return min(p.Part.Offset(), p.limit) }
+
+func (p *forgetfulPart) Write(b []byte) (int, error) {
+	kept := min(int64(len(b)), p.limit-p.Part.Offset())
+	if _, err := p.Part.Write(b[:max(kept, 0)]); err != nil || p.admits {
+		return int(kept), err
+	}
+	return len(b), nil
+}
+
+// forgetfulStore is a store of forgetfulParts.
+type forgetfulStore struct {
+	*memoryStore
+	limit  int64
+	admits bool
+}
+
+func (s forgetfulStore) Open(identity, key string, size int64) (Part, error) {
+	p, err := s.memoryStore.Open(identity, key, size)
+	return &forgetfulPart{p, s.limit, s.admits}, err
+}
+
+// TestStoreForgets: a Store whose part has fewer bytes than were written to it fails its transfer,
+// and completes nothing. The next Write once panicked, or left a gap in content that was completed.
+func TestStoreForgets(t *testing.T) {
+	for name, store := range map[string]forgetfulStore{
+		"before a Write": {limit: 40_000},
+		"before Commit":  {limit: 99_999},
+		"in a Write":     {limit: 40_000, admits: true},
+		"in the last":    {limit: 99_999, admits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store.memoryStore = newMemoryStore()
+			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+				got := collect(n.client.streams)
+				err := n.mustStart(n.server.peer, content(100_000), Key("k")).Wait(n.ctx)
+				require.ErrorIs(n, err, ErrRejected)
+				require.ErrorContains(n, err, "receiver could not store the content")
+				require.ErrorContains(n, (<-got).err, "were written")
+				require.Empty(n, store.contents)
+			})
+		})
+	}
+}

@@ -101,6 +101,25 @@ func TestStoreOfATransfer(t *testing.T) {
 	})
 }
 
+// TestKeyOfContentWithARest: what is stored under the key is all elements of the array and the
+// beginning of another one, so it isn't the array's. The part was once completed with this rest,
+// under the digest of the content without it.
+func TestKeyOfContentWithARest(t *testing.T) {
+	store := newMemoryStore()
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		got := n.collectItems(n.client.streams)
+		sent := testItems(100)
+		n.storePrefix(store, testItems(101), len(n.encode(sent))+1, 0)
+		send := func() error { return items.Send(n.ctx, n.server.peer, sent, Key("k")) }
+		require.ErrorIs(n, send(), ErrDigest)
+		require.ErrorContains(n, <-got, "are stored")
+		require.Empty(n, store.contents)
+		require.Empty(n, store.parts, "the part is deleted")
+		require.NoError(n, send())
+		require.NoError(n, <-got)
+	})
+}
+
 // TestKeyOfLongerContent: what is stored under the key is longer than the content. That fails one
 // transfer, as other content under the key does, and neither the connection nor the next one.
 func TestKeyOfLongerContent(t *testing.T) {
@@ -351,17 +370,22 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 
 // storePrefix stores the first bytes of an array's encoding, the last one with damage.
 func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
-	b := newPageBlock(partBytes)
-	defer b.Free()
-	source := &arraySource[item]{array: items, items: all}
-	require.ErrorIs(n, source.fill(b, -1), io.EOF)
-	prefix := bytes.Clone(b.payload()[:size])
+	prefix := n.encode(all)[:size]
 	prefix[size-1] ^= damage
 	part, err := store.Open("", "k", -1)
 	require.NoError(n, err)
 	_, err = part.Write(prefix)
 	require.NoError(n, err)
 	require.NoError(n, part.Close())
+}
+
+// encode returns the encoding of an array that fits into a part.
+func (n *network) encode(all []item) []byte {
+	b := newPageBlock(partBytes)
+	defer b.Free()
+	source := &arraySource[item]{array: items, items: all}
+	require.ErrorIs(n, source.fill(b, -1), io.EOF)
+	return bytes.Clone(b.payload())
 }
 
 // TestWrittenBlobThatIsStored: a writer of content that the receiver has, by

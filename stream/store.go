@@ -51,7 +51,8 @@ type Store interface {
 // Commit and Delete fail with fs.ErrClosed. After Commit, the content can still be read until
 // Close. A second Close is a no-op.
 type Part interface {
-	// Offset returns the number of stored bytes, which is where the next Write continues.
+	// Offset returns the number of stored bytes, which is where the next Write continues. If it
+	// turns out to be less than what was written, the transfer ends with ErrRejected.
 	Offset() int64
 	// Write appends p. If it fails, Offset still returns the number of stored bytes. If it
 	// returns ErrStoreFull, the caller deletes the part.
@@ -99,28 +100,45 @@ func (b *body) Write(p []byte) (int, error) {
 	if b.partial == nil {
 		return len(p), nil
 	}
-	repeated := min(int64(len(p)), b.partial.Offset()-b.offset)
-	if repeated > 0 {
-		if err := b.compare(p[:repeated]); err != nil {
-			return 0, err
-		}
+	ahead, err := b.ahead()
+	if err != nil {
+		return 0, err
 	}
-	n, err := b.partial.Write(p[repeated:])
+	repeated := min(int64(len(p)), ahead)
+	if err := b.compare(p[:repeated]); err != nil {
+		return 0, err
+	}
+	_, err = b.partial.Write(p[repeated:]) // ahead notices if it wrote less without an error
 	if errors.Is(err, ErrStoreFull) {
 		// This can happen if the size wasn't known when the part was opened. The part can no
 		// longer become complete, so it shouldn't take up room.
 		err = b.partial.Delete()
 		b.partial = nil
 		b.countUnstored()
-		return len(p), err
 	}
-	n += int(repeated)
-	b.offset += int64(n)
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	b.offset += int64(len(p))
+	return len(p), nil
+}
+
+// ahead returns how many bytes after offset are stored already, because the transfer was resumed.
+// It returns an error if bytes before offset are missing, because a Store that loses bytes must not
+// complete the part.
+func (b *body) ahead() (int64, error) {
+	stored := b.partial.Offset()
+	if stored < b.offset {
+		return 0, fmt.Errorf("part has %d bytes, but %d were written to it", stored, b.offset)
+	}
+	return stored - b.offset, nil
 }
 
 // compare returns an error unless the bytes stored at offset are equal to p.
 func (b *body) compare(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
 	stored := make([]byte, len(p))
 	if err := readAt(b.partial, stored, b.offset); err != nil {
 		return err
@@ -136,6 +154,13 @@ func (b *body) compare(p []byte) error {
 func (b *body) Commit(digest Digest) error {
 	if err := b.check(digest, "announced by the sender"); err != nil || b.partial == nil {
 		return err
+	}
+	switch ahead, err := b.ahead(); {
+	case err != nil:
+		return err
+	case ahead > 0:
+		// The part ends within an element that the sender doesn't have.
+		return fmt.Errorf("%w: sender has %d bytes, but %d are stored", ErrDigest, b.offset, b.offset+ahead)
 	}
 	if !b.name.IsZero() {
 		digest = b.name // the content will be looked up by this digest
