@@ -282,8 +282,11 @@ func batchCap[T any](bytes, count int) int {
 // consumed.
 type IncomingArray[T any] struct {
 	Incoming
-	claimed bool // set by OnBatch, Batches or Collect
+	claimed *claim // who takes the elements; nil if nobody does yet; guarded by incoming.mu
 }
+
+// A claim belongs to the call of OnBatch, Batches or Collect that takes the elements of an array.
+type claim struct{ method string }
 
 // OnBatch registers fn to be called on the world's goroutine with the elements, batch by batch and
 // in order.
@@ -297,7 +300,7 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
 		panic(fmt.Sprintf("stream: OnBatch of %v: function is nil", &a.in.header))
 	}
-	a.claim("OnBatch")
+	a.claim(&claim{"OnBatch"})
 	a.in.delivery.onBatch = func(batch any) { fn(batch.([]T)) }
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -311,15 +314,24 @@ var errLoopLeft = errors.New("loop over Batches ended early")
 // Batches.
 //
 // The loop blocks. On the world's goroutine, its only pair therefore holds ErrBlocking. The
-// transfer then continues, and another goroutine may loop over it.
+// transfer then continues as if Batches hadn't been called, and another goroutine may loop over it.
+//
+// Batches panics if OnBatch, Batches or Collect was called before. So does a loop if one of them
+// was called after ErrBlocking.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
-	a.claim("Batches")
+	return a.batches(ctx, &claim{"Batches"})
+}
+
+// batches is Batches, for the method that c names.
+func (a *IncomingArray[T]) batches(ctx context.Context, c *claim) iter.Seq2[[]T, error] {
+	a.claim(c)
 	return func(yield func([]T, error) bool) {
 		if err := a.in.delivery.mayWait(); err != nil {
-			a.claimed = false
+			a.unclaim(c)
 			yield(nil, err)
 			return
 		}
+		a.claim(c) // again, because an earlier loop may have given it up
 		// If the loop is left early, perhaps by a panic, cancel the transfer. Otherwise the
 		// transfer has already ended, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
@@ -353,7 +365,7 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 		return nil, err
 	}
 	var all []T
-	for batch, err := range a.Batches(ctx) {
+	for batch, err := range a.batches(ctx, &claim{"Collect"}) {
 		if err != nil {
 			return nil, err
 		}
@@ -362,11 +374,22 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim panics if OnBatch, Batches or Collect was called before. method is the one being called
-// now.
-func (a *IncomingArray[T]) claim(method string) {
-	if a.claimed {
-		panic(fmt.Sprintf("stream: %s of %v: OnBatch, Batches or Collect was already called", method, &a.in.header))
+// claim gives the elements to c, which may have them already. It panics if they belong to another
+// claim.
+func (a *IncomingArray[T]) claim(c *claim) {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	if a.claimed != nil && a.claimed != c {
+		panic(fmt.Sprintf("stream: %s of %v: %s was already called", c.method, &a.in.header, a.claimed.method))
 	}
-	a.claimed = true
+	a.claimed = c
+}
+
+// unclaim takes the elements from c, if they belong to it.
+func (a *IncomingArray[T]) unclaim(c *claim) {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	if a.claimed == c {
+		a.claimed = nil
+	}
 }

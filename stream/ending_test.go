@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"testing"
 	"time"
 
@@ -281,6 +282,50 @@ func TestErrBlockingChangesNothing(t *testing.T) {
 		for _, err := range blocking {
 			require.EqualError(n, err, "stream: blocking call on the world's goroutine: "+
 				`reading array "items": use another goroutine`)
+		}
+	})
+}
+
+// TestArrayIsClaimedOnce: a loop over Batches that could not wait gives up its claim, so that
+// others may take the elements, but could then run beside them.
+func TestArrayIsClaimedOnce(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		sent := testItems(1000)
+		loops := make(chan iter.Seq2[[]item, error], 1)
+		arrived := make(chan *IncomingArray[item], 1)
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			loop := in.Batches(n.ctx)
+			for _, err := range loop {
+				require.ErrorIs(n, err, ErrBlocking)
+			}
+			arrived <- in
+			loops <- loop
+		})
+		for _, others := range []bool{true, false} {
+			transfer, err := items.Start(n.server.peer, sent)
+			require.NoError(n, err)
+			in, loop := <-arrived, <-loops
+			if others {
+				first := loop
+				loop = in.Batches(n.ctx)
+				require.PanicsWithValue(n, `stream: Batches of array "items": Batches was already called`, func() {
+					for range first {
+					}
+				})
+			}
+			var got []item
+			for batch, err := range loop {
+				require.NoError(n, err)
+				got = append(got, batch...)
+			}
+			require.Equal(n, sent, got)
+			require.NoError(n, transfer.Wait(n.ctx))
+			require.PanicsWithValue(n, `stream: OnBatch of array "items": Batches was already called`, func() {
+				in.OnBatch(func([]item) {})
+			})
+			require.PanicsWithValue(n, `stream: Collect of array "items": Batches was already called`, func() {
+				_, _ = in.Collect(n.ctx)
+			})
 		}
 	})
 }
