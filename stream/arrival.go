@@ -41,7 +41,7 @@ func (a *arrival) init(in *incoming) {
 		receiver: &in.peer.receiver,
 		account:  in.peer.account,
 		maxBytes: in.peer.streams.config.maxBytes(),
-		parts:    assembly{limit: in.peer.receiver.earlyLimit()},
+		parts:    assembly{entries: in.peer.window.entries, limit: in.peer.receiver.earlyLimit()},
 		usage:    newUsage(time.Now(), 0),
 		changed:  sync.Cond{L: &in.mu},
 	}

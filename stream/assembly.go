@@ -7,11 +7,6 @@ import (
 	"slices"
 )
 
-// maxParked is the maximum number of parts that may wait for an earlier one. It's as many as all
-// lanes can have in flight if every entry of their reliable buffers, of which 255 are usable, is a
-// part.
-const maxParked = maxLanes * 255
-
 // Errors for a sender that broke the protocol.
 var (
 	errNoCredit = errors.New("part exceeds the credit")
@@ -22,14 +17,24 @@ var (
 // An assembly is the reassembly buffer of a transfer. It accepts parts up to limit in any order and
 // returns their content in order. It copies each part once.
 type assembly struct {
-	base  int64 // the store has everything before this offset; set by resume
-	next  int64 // offset of the first missing byte
-	limit int64 // offset up to which the sender may send
+	entries int   // size of a lane's reliable buffer
+	base    int64 // the store has everything before this offset; set by resume
+	next    int64 // offset of the first missing byte
+	limit   int64 // offset up to which the sender may send
 
 	ready  []*block // content before next that has not been taken yet, in order
 	parked []*block // content beyond next, sorted by offset
 	held   int64    // memory of ready and parked, in bytes
 }
+
+// minParked is the minimum of maxParked. It leaves room for all chunks that may be in flight, of
+// which there are up to 1,024, and for small reliable buffers whose last entries each carry many
+// small parts.
+const minParked = 4096
+
+// maxParked returns the maximum number of parts that may wait for an earlier one. It's as many as
+// all lanes can have in flight if every usable entry of their reliable buffers is a part.
+func (a *assembly) maxParked() int { return max(maxLanes*(a.entries-1), minParked) }
 
 // raiseLimit lets the sender send content up to limit. A limit is never lowered, because the sender
 // may have used it already.
@@ -133,7 +138,7 @@ func (a *assembly) park(p part) error {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	case i > 0 && a.tryJoin(a.parked[i-1], p):
 		return nil
-	case len(a.parked) >= maxParked:
+	case len(a.parked) >= a.maxParked():
 		return fmt.Errorf("%w: %d are waiting for byte %d", errParked, len(a.parked), a.next)
 	}
 	a.parked = slices.Insert(a.parked, i, a.copy(p))

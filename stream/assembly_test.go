@@ -93,15 +93,17 @@ func TestAssemblyRefuses(t *testing.T) {
 
 func TestAssemblyBoundsSmallParts(t *testing.T) {
 	all := content(100_000)
-	a := assembly{limit: 100_000}
-	var err error
-	for at := 1; err == nil && at < len(all); at += 2 {
-		err = add(&a, partOf(all, at, at+1))
+	for entries, most := range map[int]int{8: minParked, 256: maxLanes * 255, 1024: maxLanes * 1023} {
+		a := assembly{entries: entries, limit: 100_000}
+		var err error
+		for at := 1; err == nil && at < len(all); at += 2 {
+			err = add(&a, partOf(all, at, at+1))
+		}
+		require.ErrorIs(t, err, errParked)
+		require.Len(t, a.parked, most)
 	}
-	require.ErrorIs(t, err, errParked)
-	require.Len(t, a.parked, maxParked)
 
-	a = assembly{limit: 100_000}
+	a := assembly{limit: 100_000}
 	for at := range all {
 		require.NoError(t, add(&a, partOf(all, at, at+1)))
 	}

@@ -30,8 +30,9 @@ type Window struct {
 	// or if ReliableBuffer is less than 64. Large elements of an array may then not fit at all.
 	Share float64
 	// Lanes is the maximum number of lanes that one transfer may use, from 1 to 32. 0 means as many
-	// as the path needs. A lane carries half of its reliable buffer, about 141 KB, per round trip.
-	// Four lanes are open from the beginning, and the server opens more when a transfer needs them.
+	// as the path needs. A lane carries its Share of the reliable buffer per round trip, which by
+	// default is 141 KB with a ReliableBuffer of 256, and 4.4 KB with one of 8, the minimum. Four
+	// lanes are open from the beginning, and the server opens more when a transfer needs them.
 	Lanes int
 }
 

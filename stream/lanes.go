@@ -62,16 +62,13 @@ func (l *lanes) start(t *Transfer) error {
 	case w.Lanes != 0:
 		return l.ask(w.Lanes)
 	}
-	filled := lanesFilledBy(t.unsentBytes())
+	window := l.peer.window
+	filled := window.lanesFilledBy(t.unsentBytes(), w)
 	if filled <= 1 {
 		return nil
 	}
-	return l.ask(min(l.peer.window.pathLanes(), filled))
+	return l.ask(min(window.pathLanes(w), filled))
 }
-
-// lanesFilledBy returns how many lanes the last left bytes of a transfer can fill. More lanes
-// would be of no use, but each one costs both ends an actor.
-func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
 // widen asks for more lanes for a transfer that found the gates of all lanes closed. It asks for as
 // many as currently fill the path and, if all lanes are full, for at least twice as many as before.
@@ -89,14 +86,14 @@ func (l *lanes) widen(t *Transfer) error {
 
 	now := l.peer.streams.clock.lastTick
 	window := l.peer.window
-	limit := min(len(window.lanes)+lanesFilledBy(t.unsentBytes()), maxLanes)
+	limit := min(len(window.lanes)+window.lanesFilledBy(t.unsentBytes(), w), maxLanes)
 	someAreOpening := len(window.lanes) < l.wanted
 	if someAreOpening || l.wanted >= limit || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 
 	l.widened = now
-	n := window.pathLanes()
+	n := window.pathLanes(w)
 	if window.full(w) {
 		n = max(n, 2*l.wanted)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -136,12 +137,12 @@ func TestLanesNamedWhileOthersClose(t *testing.T) {
 // whatever the path has place for.
 func TestLanesForWhatIsLeft(t *testing.T) {
 	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
-		got := collect(n.client.streams)
-		for _, size := range []int64{laneBytes, 1 << 20, 2 << 20} {
+		got, window := collect(n.client.streams), n.server.peer.window
+		for _, size := range []int64{window.laneBytes(&Window{}), 1 << 20, 2 << 20} {
 			out := n.mustStart(n.server.peer, content(int(size)))
 			require.NoError(n, out.Wait(n.ctx))
 			require.NoError(n, (<-got).err)
-			require.LessOrEqual(n, n.server.peer.Stats().Lanes, max(defaultLanes, lanesFilledBy(size)), "%d bytes", size)
+			require.LessOrEqual(n, n.server.peer.Stats().Lanes, max(defaultLanes, window.lanesFilledBy(size, &Window{})), "%d bytes", size)
 		}
 	})
 }
@@ -227,5 +228,29 @@ func TestLanesThatMustStay(t *testing.T) {
 		require.NoError(n, err)
 		<-n.client.peer.conn.Done()
 		require.ErrorContains(n, n.client.peer.conn.Err(), "client released a lane, but 2 lanes must stay open")
+	})
+}
+
+// TestLanesOfSmallBuffers: with a small reliable buffer, a lane carries little per round trip, so a
+// transfer gets more lanes. It once got as many as would fill the path with buffers of 256 entries.
+func TestLanesOfSmallBuffers(t *testing.T) {
+	const roundTrip = 100 * time.Millisecond
+	small := rpc.Config{Bunch: bunch.Config{ReliableBuffer: 8}}
+	path := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: roundTrip}
+	inNetwork(t, setup{rpc: small, delay: roundTrip / 2, path: path}, func(n *network) {
+		time.Sleep(time.Second)
+		atServer, atClient := collect(n.server.streams), collect(n.client.streams)
+		for size, most := range map[int]int{50_000: 2, 200_000: 3, 1 << 20: 9} { // once 3, 6 and 11
+			for _, way := range []struct {
+				from *Peer
+				got  <-chan received
+			}{{n.server.peer, atClient}, {n.client.peer, atServer}} {
+				sent, start := content(size), time.Now()
+				require.NoError(n, n.mustStart(way.from, sent).Wait(n.ctx))
+				require.LessOrEqual(n, int(time.Since(start)/roundTrip), most, "round trips for %d bytes", size)
+				require.True(n, bytes.Equal(sent, (<-way.got).data))
+				time.Sleep(laneIdle + time.Second)
+			}
+		}
 	})
 }

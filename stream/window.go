@@ -36,18 +36,28 @@ type window struct {
 	slots       int // size of a lane's reliable buffer; 0 until something is sent on a lane
 }
 
-// laneBytes is the default maximum number of bytes in flight on a lane: half of a reliable
-// buffer of 256 full entries.
-const laneBytes = 128 * bunch.EntryBytes
+// laneBytes returns how many bytes a lane can have in flight before its gate closes: by default,
+// half of a reliable buffer.
+func (w *window) laneBytes(settings *Window) int64 {
+	return int64(settings.gate(w.entries).limit(w.entries)) * bunch.EntryBytes
+}
 
 // pathLanes returns the number of lanes that are needed to fill the path: enough for the path's
 // window, the same number again for the parts that wait behind a lost part, and one more.
-func (w *window) pathLanes() int {
+func (w *window) pathLanes(settings *Window) int {
 	s := extend.Stats(w.conn)
 	// Until much has been sent on the path, its congestion window underestimates what the path
 	// holds. The product of delivery rate and round trip may be a better estimate.
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
-	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
+	filled := int64(max(s.Window, product)) / w.laneBytes(settings)
+	return int(min(2*filled+1, maxLanes))
+}
+
+// lanesFilledBy returns how many lanes the last left bytes of a transfer can fill. More lanes
+// would be of no use, but each one costs both ends an actor.
+func (w *window) lanesFilledBy(left int64, settings *Window) int {
+	laneBytes := w.laneBytes(settings)
+	return int(min((left+laneBytes-1)/laneBytes, maxLanes))
 }
 
 // full reports whether all lanes that a transfer may use have as many entries outstanding as
@@ -96,7 +106,7 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes := w.usable(settings)
 	gate := settings.gate(w.entries)
 	gate.QueueTime = w.queue
-	stock := w.stocked.Limit()
+	stock, laneBytes := w.stocked.Limit(), w.laneBytes(settings)
 	if stock >= int64(len(lanes))*laneBytes {
 		return lanes, gate
 	}
