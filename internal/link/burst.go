@@ -20,6 +20,9 @@ func (b *burst) add() bool {
 	return b.sent >= b.size
 }
 
+// pause is called when we stop sending, so that the next datagram begins a burst of the same size.
+func (b *burst) pause() { b.sent = 0 }
+
 // next begins the next burst. lost is how many packets the machines have lost so far.
 func (b *burst) next(lost uint64) {
 	b.sent = 0

@@ -152,7 +152,7 @@ func (l *Link) finish(err error) {
 	}
 	// An error only means that the carrier has ended already.
 	_ = l.carrier.CloseWithError(code, words.Cut(reason, maxReason))
-	l.state.Store(stopped)
+	l.state.stop()
 	l.reading.Wait()
 	l.running.Lock() // waits for the writer to return
 	l.timer.Stop()

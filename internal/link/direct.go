@@ -24,8 +24,12 @@ func (q *carrierQueue) add(place int, number uint64) {
 		q.addOther()
 		return
 	}
-	q.next = number + 1
+	q.addFirst(number)
 }
+
+// addFirst records the number of the first machine's newest packet. It may have been sent by the
+// sealed carrier, which keeps the numbers consecutive.
+func (q *carrierQueue) addFirst(number uint64) { q.next = number + 1 }
 
 // addOther records that the queue may hold a datagram that isn't the first machine's. We know that
 // it has left the queue once the peer has acknowledged the first machine's next packet.
@@ -68,7 +72,7 @@ func (l *Link) sendDirect() (o outcome) {
 		}
 		o.callWake = o.callWake || t.callWake
 		o.blackHole = max(o.blackHole, t.blackHole)
-		if t.packet == nil {
+		if !t.hasPacket() {
 			// Nothing is left to send. The writer sleeps on, unless there is something to receive.
 			o.signal = !l.parked
 			return o

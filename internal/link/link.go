@@ -66,9 +66,9 @@ type Link struct {
 
 	// Shared by the reader, the writer and the callers of Unlock. ring has its own lock, and write
 	// is set once by New.
-	ring    ring         // datagrams received while the writer was busy
-	state   atomic.Int32 // the writer's: asleep, awake, recheck or stopped
-	running chanMutex    // held by the writer's goroutine while it runs; guards writer
+	ring    ring        // datagrams received while the writer was busy
+	state   writerState // the writer's
+	running chanMutex   // held by the writer's goroutine while it runs; guards writer
 	writer  writer
 	write   func()      // writer.write, bound once so that waking the writer doesn't allocate
 	sending atomic.Bool // the writer is in SendDatagram

@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // A Rate limits how fast a connection may send, counting all its carriers together. It delays only
 // unreliable data and bulk (transfers). Acks, control messages, retransmissions and reliable play
@@ -32,6 +36,12 @@ func (r *limiter) delaysUnreliable() bool { return !r.unreliable.IsZero() }
 
 // delaysBulk reports whether bulk has to wait for the rate.
 func (r *limiter) delaysBulk() bool { return !r.bulk.IsZero() }
+
+// addTimeouts adds when the rate allows what it delays now.
+func (r *limiter) addTimeouts(first *recovery.Earliest) {
+	first.Add(r.unreliable, r.delaysUnreliable())
+	first.Add(r.bulk, r.delaysBulk())
+}
 
 // update asks the rate how long unreliable data and bulk must wait. It asks for each of them only
 // if a machine has some that could be sent otherwise.

@@ -38,6 +38,9 @@ type ring struct {
 // empty reports whether the ring is empty, without taking mu.
 func (r *ring) empty() bool { return r.count.Load() == 0 }
 
+// hasDropped reports whether a datagram was ever dropped.
+func (r *ring) hasDropped() bool { return r.dropped.Load() > 0 }
+
 // push appends a datagram, or drops and counts it if the ring is full.
 func (r *ring) push(datagram []byte) {
 	r.mu.Lock()

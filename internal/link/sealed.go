@@ -41,6 +41,31 @@ func (s *sealed) wake() {
 	}
 }
 
+// countBulk updates whose turn it is to send bulk, after the machine at index place sent some.
+// othersWait is set if that is the first machine and another one has bulk that could be sent.
+func (s *sealed) countBulk(place, bytes int, othersWait bool) {
+	s.bulk += bytes
+	switch {
+	case place > 0:
+		// The others catch up, and may get ahead by a datagram.
+		s.ahead = max(s.ahead-bytes, -bytes)
+	case othersWait:
+		// If the first machine was ahead already, the others couldn't catch up, because all
+		// their bulk was in flight. So its lead never exceeds one datagram.
+		s.ahead = min(s.ahead, 0) + bytes
+	default:
+		// No other machine has bulk, so there is none to be ahead of.
+		s.ahead = 0
+	}
+}
+
+// takeBulk returns the number of bytes of bulk that were sent since the last call.
+func (s *sealed) takeBulk() int {
+	sent := s.bulk
+	s.bulk = 0
+	return sent
+}
+
 // Carry gives all datagrams to a sealed carrier from now on, or to QUIC again if by is nil. It
 // doesn't resend anything, because datagrams in flight may still arrive over the previous carrier.
 func (l *Link) Carry(by Sealed) {
@@ -174,12 +199,12 @@ func (s Source) appendNext(now time.Time, buf []byte, size int) (
 		if b, number, ok := m.AppendPacket(now, buf, size); ok {
 			bytes, content := len(b)-len(buf), m.Content()
 			if i == 0 {
-				l.queued.next = number + 1
+				l.queued.addFirst(number)
 			} else {
 				l.counts.otherOut.Add(uint64(bytes))
 			}
 			if content.Bulk {
-				s.countBulk(i, bytes)
+				l.sealed.countBulk(i, bytes, i == 0 && s.othersHaveBulk())
 			}
 			return b, number&^placeMask | uint64(i)<<placeShift, content, true
 		}
@@ -187,29 +212,11 @@ func (s Source) appendNext(now time.Time, buf []byte, size int) (
 	return buf, 0, content, false
 }
 
-// countBulk updates whose turn it is to send bulk, after the machine at index place sent some.
-func (s Source) countBulk(place, bytes int) {
-	s.link.sealed.bulk += bytes
-	switch ahead := &s.link.sealed.ahead; {
-	case place > 0:
-		// The others catch up, and may get ahead by a datagram.
-		*ahead = max(*ahead-bytes, -bytes)
-	case s.othersHaveBulk():
-		// If the first machine was ahead already, the others couldn't catch up, because all
-		// their bulk was in flight. So its lead never exceeds one datagram.
-		*ahead = min(*ahead, 0) + bytes
-	default:
-		// No other machine has bulk, so there is none to be ahead of.
-		*ahead = 0
-	}
-}
-
 // TakeBulk returns the number of bytes of bulk that were sent in sealed packets since the last
 // call. blocked is true if there is more bulk and only the path has no room for it.
 func (s Source) TakeBulk() (sent int, blocked bool) {
 	l := s.link
-	sent = l.sealed.bulk
-	l.sealed.bulk = 0
+	sent = l.sealed.takeBulk()
 	if !l.sealed.inUse() || l.Rated() {
 		return sent, false
 	}

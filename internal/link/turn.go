@@ -22,6 +22,9 @@ type turn struct {
 	blackHole time.Duration // how long datagrams are limited to SafeDatagram; 0 if no new hole was found
 }
 
+// hasPacket reports whether there is a datagram to send.
+func (t *turn) hasPacket() bool { return t.packet != nil }
+
 // maxSleep is the longest sleep, far below the duration that would overflow when we round it up.
 const maxSleep = 1000 * time.Hour
 
@@ -52,7 +55,7 @@ func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	}
 	t.callWake = l.takeWakeUps()
 	t.more = !l.ring.empty()
-	l.parked = t.packet == nil && !t.more
+	l.parked = !t.hasPacket() && !t.more
 	if l.parked {
 		l.prepareSleep(&t, paced)
 	}
@@ -151,8 +154,7 @@ func (l *Link) drained() bool {
 // that it delays, if that comes first.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
-	first.Add(l.limiter.unreliable, l.limiter.delaysUnreliable())
-	first.Add(l.limiter.bulk, l.limiter.delaysBulk())
+	l.limiter.addTimeouts(&first)
 	for i := range l.slots {
 		first.Add(l.slots[i].NextTimeout())
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,13 +35,53 @@ var (
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
 )
 
-// The states of the writer, which signal and fallAsleep change.
+// The values of a writerState.
 const (
 	asleep  int32 = iota // has no goroutine
 	awake                // takes turns
 	recheck              // takes turns, and must take another one before it falls asleep
 	stopped              // the link has ended
 )
+
+// A writerState says whether the writer has a goroutine. It is safe for concurrent use.
+type writerState struct{ value atomic.Int32 }
+
+// signal makes the writer look for work again. If start is true, the writer was asleep, and the
+// caller must give it a goroutine.
+func (s *writerState) signal() (start bool) {
+	for {
+		switch s.value.Load() {
+		case asleep:
+			if s.wake() {
+				return true
+			}
+		case awake:
+			if s.value.CompareAndSwap(awake, recheck) {
+				return false
+			}
+		default:
+			// The writer takes another turn anyway, or the link has ended.
+			return false
+		}
+	}
+}
+
+// wake wakes the writer if it is asleep. The caller must then give it a goroutine.
+func (s *writerState) wake() (start bool) { return s.value.CompareAndSwap(asleep, awake) }
+
+// sleep puts the writer to sleep, unless signal was called during its last turn. In that case sleep
+// returns false, and the writer must take another turn.
+func (s *writerState) sleep() (ok bool) {
+	if s.value.CompareAndSwap(awake, asleep) {
+		return true
+	}
+	s.value.CompareAndSwap(recheck, awake)
+	return false
+}
+
+// stop ends the writer before its next turn, and hasStopped reports whether it was called.
+func (s *writerState) stop()            { s.value.Store(stopped) }
+func (s *writerState) hasStopped() bool { return s.value.Load() == stopped }
 
 // A writer sends datagrams over the first carrier. It has a goroutine only while there is something
 // to do. Its fields belong to that goroutine, which holds the link's running.
@@ -61,28 +102,15 @@ func (m chanMutex) Unlock() { <-m }
 
 // signal makes the writer look for work again, and starts its goroutine if it has none.
 func (l *Link) signal() {
-	for {
-		switch l.state.Load() {
-		case asleep:
-			if l.state.CompareAndSwap(asleep, awake) {
-				go l.write()
-				return
-			}
-		case awake:
-			if l.state.CompareAndSwap(awake, recheck) {
-				return
-			}
-		default:
-			// The writer takes another turn anyway, or the link has ended.
-			return
-		}
+	if l.state.signal() {
+		go l.write()
 	}
 }
 
 // onTimer is called on the timer's goroutine, which becomes the writer's if that is asleep.
 func (w *writer) onTimer() {
-	if w.state.CompareAndSwap(asleep, awake) {
-		w.Link.write()
+	if w.state.wake() {
+		w.write()
 		return
 	}
 	w.signal()
@@ -95,23 +123,13 @@ func (w *writer) write() {
 	defer w.running.Unlock()
 	w.buffer = buffers.Get().(*[maxDatagram]byte)
 	defer w.freeBuffer()
-	for w.state.Load() != stopped && w.ctx.Err() == nil {
+	for !w.state.hasStopped() && w.ctx.Err() == nil {
 		idle := w.step()
-		if idle && w.fallAsleep() {
+		if idle && w.state.sleep() {
+			w.burst.pause()
 			return
 		}
 	}
-}
-
-// fallAsleep lets the writer's goroutine return, unless signal was called during its last turn. In
-// that case fallAsleep returns false, and the writer must take another turn.
-func (w *writer) fallAsleep() bool {
-	if w.state.CompareAndSwap(awake, asleep) {
-		w.burst.sent = 0 // the next datagram comes after a pause
-		return true
-	}
-	w.state.CompareAndSwap(recheck, awake)
-	return false
 }
 
 // step takes a turn and acts on its result. It returns true if there was nothing to do.
@@ -126,7 +144,7 @@ func (w *writer) step() (idle bool) {
 	}
 	w.warn(t.blackHole)
 	switch {
-	case t.packet != nil:
+	case t.hasPacket():
 		w.send(t)
 	case t.drained:
 		w.endDrained()
@@ -228,7 +246,7 @@ func (l *Link) warn(blackHole time.Duration) {
 		l.config.Logger.Warn("link: path drops large datagrams; sending smaller ones",
 			"limit", SafeDatagram, "for", blackHole)
 	}
-	if l.ring.dropped.Load() > 0 && l.warned.CompareAndSwap(false, true) {
+	if l.ring.hasDropped() && l.warned.CompareAndSwap(false, true) {
 		l.config.Logger.Warn("link: receive queue full; dropping datagrams", "limit", RingBytes)
 	}
 }
