@@ -195,7 +195,7 @@ func (m *admission) admit(c *Conn) {
 // Multicasts. It does nothing if the actor was destroyed or torn off since admit queued the open.
 func (m *admission) openForCurrent(a *Actor) {
 	if m.current != nil && m.world.actors.inAlways(a) && !m.excluded[a] {
-		_ = a.ensureOpenLogged(m.current)
+		_ = a.tryOpen(m.current)
 	}
 }
 
@@ -219,7 +219,7 @@ func (m *admission) openOwned(c *Conn) {
 		for _, a := range root.withOwned(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
 				if a.conn == c { // a hook may have given the actor to another owner
-					_ = a.ensureOpenLogged(c)
+					_ = a.tryOpen(c)
 				}
 			})
 		}

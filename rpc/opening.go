@@ -49,17 +49,20 @@ func (a *Actor) OpenTo(c *Conn) error {
 // ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If that
 // copy is about to be closed, ensureOpen cancels the close.
 func (a *Actor) ensureOpen(c *Conn) error {
-	a.cancelClose(c)
-	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
+	if o := a.openingOn(c); o != nil {
+		o.cancelClose()
+		return nil
+	}
+	if c.shown.hasDormant(a) {
 		return nil
 	}
 	return a.open(c)
 }
 
-// ensureOpenLogged is like ensureOpen, but does nothing for an actor that ended or was torn off
-// while the open was queued. It logs an error before returning it, and returns nil if the open
-// failed because the client is leaving or the actor ended.
-func (a *Actor) ensureOpenLogged(c *Conn) error {
+// tryOpen is like ensureOpen, for opens that the world decides on. It does nothing for an actor
+// that ended or was torn off in the meantime. It logs an error before returning it, and returns nil
+// if the open failed because the client is leaving or the actor ended.
+func (a *Actor) tryOpen(c *Conn) error {
 	if a.dead || a.tornOff {
 		return nil
 	}
@@ -73,34 +76,13 @@ func (a *Actor) ensureOpenLogged(c *Conn) error {
 
 // open opens the actor for c, which must not have it open yet.
 func (a *Actor) open(c *Conn) error {
-	if !c.usable() {
-		return errorf("rpc: cannot open %v for %v: %w", a, c, ErrClosed)
-	}
-	message, err := a.openMessage(c, c.terms.maxBunch)
+	channel, err := a.sendOpen(c)
 	if err != nil {
 		return err
 	}
-	c.link.Lock()
-	a.world.frame.cork(c)
-	channel, err := a.openOn(c, message)
-	c.link.Unlock()
-	if err != nil {
-		c.logClosed(err)
-		return errorf("rpc: cannot open %v for %v: %w", a, c, err)
-	}
-
 	hadCopy := c.shown.hasDetached(a) // if so, the copy may have list items that were removed since
 	a.forgetDetached(c)
-	o := &opening{
-		actor:      a,
-		conn:       c,
-		channel:    channel,
-		reliable:   1,
-		visible:    a.fieldsFor(c),
-		since:      a.world.frame.now,
-		relevantAt: a.world.relevance.elapsed,
-	}
-
+	o := newOpening(a, c, channel)
 	a.openings = append(a.openings, o)
 	c.shown.add(o)
 	c.channels.set(channel, a)
@@ -114,6 +96,39 @@ func (a *Actor) open(c *Conn) error {
 		a.dormantAtFlush()
 	}
 	return nil
+}
+
+// sendOpen sends the open message to c on a new channel.
+func (a *Actor) sendOpen(c *Conn) (channel uint64, err error) {
+	if !c.usable() {
+		return 0, errorf("rpc: cannot open %v for %v: %w", a, c, ErrClosed)
+	}
+	message, err := a.openMessage(c, c.terms.maxBunch)
+	if err != nil {
+		return 0, err
+	}
+	c.link.Lock()
+	a.world.frame.cork(c)
+	channel, err = a.openOn(c, message)
+	c.link.Unlock()
+	if err != nil {
+		c.logClosed(err)
+		return 0, errorf("rpc: cannot open %v for %v: %w", a, c, err)
+	}
+	return channel, nil
+}
+
+// newOpening returns the opening of an actor whose open message was sent to c on channel.
+func newOpening(a *Actor, c *Conn, channel uint64) *opening {
+	return &opening{
+		actor:      a,
+		conn:       c,
+		channel:    channel,
+		reliable:   1,
+		visible:    a.fieldsFor(c),
+		since:      a.world.frame.now,
+		relevantAt: a.world.relevance.elapsed,
+	}
 }
 
 // openOn opens a channel and sends the open message on it. If the send fails, openOn closes the
@@ -189,14 +204,6 @@ func (a *Actor) logNotOpened(c *Conn, err error) {
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
-}
-
-// cancelClose cancels a close that closeToPrevious delayed. It is called when c gets the actor
-// back.
-func (a *Actor) cancelClose(c *Conn) {
-	if o := a.openingOn(c); o != nil {
-		o.cancelClose()
-	}
 }
 
 // Flags of an open message. An owner message also has a flags byte, in which only flagOwned may

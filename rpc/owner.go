@@ -194,7 +194,9 @@ func (a *Actor) setConn(conn *Conn) (changed []*Actor, first error) {
 	changed = a.withOwned(nil)
 	for _, one := range changed {
 		one.conn = conn
-		one.cancelClose(conn)
+		if o := one.openingOn(conn); o != nil {
+			o.cancelClose() // closeToPrevious delayed it, and conn gets the actor back
+		}
 		one.updateVisible()
 	}
 	for _, one := range changed {

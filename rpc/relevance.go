@@ -163,7 +163,7 @@ func (r *relevance) showTo(a *Actor, c *Conn) {
 	hasCopy := a.openingOn(c) != nil || c.shown.hasDormant(a)
 	pausing := r.elapsed < c.shown.view.pauseUntil // because an open has failed
 	if c.usable() && !hasCopy && !pausing && r.decide(a, c) {
-		_ = a.ensureOpenLogged(c)
+		_ = a.tryOpen(c)
 	}
 }
 
@@ -437,7 +437,7 @@ func (c *Conn) openWanted(wanted []candidate) {
 	for _, next := range wanted[:min(len(wanted), r.toOpen)] {
 		r.toOpen--
 		c.world.logs.Actor(logs.Relevancy, "relevant", c, next.actor)
-		err := next.actor.ensureOpenLogged(c)
+		err := next.actor.tryOpen(c)
 		if err != nil {
 			c.shown.view.pauseUntil = r.elapsed + openPause
 		}

@@ -185,7 +185,7 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {
 		if c.usable() {
-			_ = a.ensureOpenLogged(c)
+			_ = a.tryOpen(c)
 		}
 	}
 }
