@@ -35,6 +35,14 @@ type wrappedCaller[T, A any] struct {
 	wrap func(items []T) A
 }
 
+// A wrapper is what Calls needs to know about a wrappedCaller, whatever its type parameters are.
+type wrapper interface {
+	overhead() (int, error)
+	multicast() bool
+}
+
+var _ wrapper = wrappedCaller[int, int]{}
+
 func (w wrappedCaller[T, A]) Call(actor *rpc.Actor, items []T) error {
 	return w.call.Call(actor, w.wrap(items))
 }
@@ -138,7 +146,7 @@ func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config Cal
 
 // isMulticast reports whether call, or the RPC that it wraps, is a multicast RPC.
 func isMulticast[A any](call Caller[A]) bool {
-	if w, ok := call.(interface{ multicast() bool }); ok {
+	if w, ok := any(call).(wrapper); ok {
 		return w.multicast()
 	}
 	_, ok := call.(*rpc.MulticastRPC[A])

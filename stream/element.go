@@ -113,7 +113,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 // items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
-	if w, ok := call.(interface{ overhead() (int, error) }); ok {
+	if w, ok := call.(wrapper); ok {
 		added, err := w.overhead()
 		if err != nil {
 			return 0, err

@@ -36,6 +36,12 @@ type window struct {
 	slots       int // size of a lane's reliable buffer; 0 until something is sent on a lane
 }
 
+// The gates of lanes need these optional methods of a Channel.
+var _ interface {
+	queueTimer
+	watcher
+} = rpc.Channel{}
+
 // laneBytes returns how many bytes a lane can have in flight before its gate closes: by default,
 // half of a reliable buffer.
 func (w *window) laneBytes(settings *Window) int64 {
