@@ -161,7 +161,8 @@ func (w *World) bind(b *binding) {
 		panic(err.Error())
 	}
 	if w.bindings[b.class] != nil {
-		panic(fmt.Sprintf("rpc: class %q is bound twice in one world", b.class.name))
+		panic(fmt.Sprintf("rpc: Bind: class %q is already bound in this world: "+
+			"call Bind once and keep the Binding that it returns", b.class.name))
 	}
 	w.bindings[b.class] = b
 }

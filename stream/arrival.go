@@ -100,7 +100,7 @@ func (a *arrival) addCharged(p part) error {
 	a.usage.move(time.Now(), next, a.parts.next)
 	a.in.answer.renewPromise()
 	if !a.receiver.charge(memory) {
-		a.in.finishLocked(a.receiver.noMemory())
+		a.in.finishLocked(a.receiver.noMemory(memory))
 	}
 	return nil
 }

@@ -2,19 +2,23 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/internal/bell"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // inboxLimit is the maximum number of blobs that may wait in an inbox, in case a peer sends blobs
 // that nobody takes. A waiting blob uses little memory, because its sender can't send more than
 // the first credit until somebody reads it.
 const inboxLimit = 64
+
+// maxQuotedName is how much of a blob's name the reason of a rejection quotes. The sender gets at
+// most 256 bytes of the reason.
+const maxQuotedName = 80
 
 // An Inbox keeps blobs until they are taken by [Name]. It is for blobs that belong to one of the
 // game's requests, where either the request or the blob may arrive first.
@@ -106,9 +110,10 @@ func (i *Inbox) put(blob *inboxBlob) error {
 	i.sweep()
 	switch {
 	case i.waiting[blob.Name()] != nil:
-		return errors.New("another blob of the same name is waiting to be taken")
+		return fmt.Errorf("another blob named %q is waiting to be taken: "+
+			"use another stream.Name, or take that one first (Inbox.Take)", words.Cut(blob.Name(), maxQuotedName))
 	case len(i.waiting) >= inboxLimit:
-		return fmt.Errorf("inbox has reached its limit of %d blobs waiting to be taken", inboxLimit)
+		return fmt.Errorf("inbox has reached its limit of %d blobs waiting to be taken: take one first (Inbox.Take)", inboxLimit)
 	case i.waiting == nil:
 		i.waiting = make(map[string]*inboxBlob)
 	}

@@ -109,7 +109,7 @@ func TestInbox(t *testing.T) {
 		out.Cancel(left)
 		<-out.Done()
 		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")))
-		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")), "of the same name is waiting")
+		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")), "is waiting to be taken: use another stream.Name")
 		for i := range inboxLimit - 1 {
 			require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name(fmt.Sprint(i))))
 		}

@@ -297,8 +297,10 @@ func (s *Streams) handle(name string, t topic) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, taken := s.topics[name]; taken {
-		panic(fmt.Sprintf("stream: topic %q already has a handler", name))
+	if other, taken := s.topics[name]; taken {
+		panic(fmt.Sprintf("stream: Handle of %v: its name has a handler already, for %v: "+
+			"call Handle once for each topic, and give every topic a name of its own",
+			&of, &header{kind: other.kind, topic: name}))
 	}
 	s.topics[name] = t
 }

@@ -14,7 +14,7 @@ func TestInstallGoesOnceIntoAWorld(t *testing.T) {
 	s, err := Install(world, Config{})
 	require.EqualError(t, err, "stream: Install must be called once for each world, before its first connection: "+
 		"call it right after rpc.NewWorld and share the Streams that it returns "+
-		`(rpc: class "quiver.stream" is bound twice in one world)`)
+		`(rpc: Bind: class "quiver.stream" is already bound in this world: call Bind once and keep the Binding that it returns)`)
 	require.Nil(t, s)
 }
 

@@ -217,7 +217,7 @@ func (r *receiver) openWaiting(now time.Time) {
 			r.memoryAlarm.set(r.peer, memoryPause)
 			return
 		}
-		in.finish(r.noMemory())
+		in.finish(r.noMemory(heldBytes(minPending)))
 	}
 }
 
@@ -269,10 +269,11 @@ func (r *receiver) writerStarted() { r.peer.streams.writing.Start(&r.writing) }
 // writerDone is called when the goroutine of a writer ends, which may be long after the connection.
 func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
 
-// noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for it.
-func (r *receiver) noMemory() error {
-	return fmt.Errorf("%w: no memory for the transfer: others use it, or the sender has its share of the %d bytes "+
-		"for all peers (stream.Config.MaxMemory)", ErrRejected, r.peer.streams.config.maxMemory())
+// noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for the
+// given number of bytes that it needs.
+func (r *receiver) noMemory(needed int64) error {
+	return fmt.Errorf("%w: no memory for %d bytes that the transfer needs: others use it, or the sender has its share "+
+		"of the %d bytes for all peers (stream.Config.MaxMemory)", ErrRejected, needed, r.peer.streams.config.maxMemory())
 }
 
 // reserve makes the account promise the memory for a transfer's first credit. If memory is short,
