@@ -156,7 +156,7 @@ func TestHostileFrames(t *testing.T) {
 		grown := testkit.Heap() - before
 		require.Less(t, grown, allowance, name)
 		require.LessOrEqual(t, held, 2*maxAckOptional, name)
-		t.Logf("%s: %d KiB, %d records, %v", name, grown>>10, held, h.a)
+		t.Logf("%s: %d KiB, %d records, %v", name, grown>>10, held, h.a.State())
 		require.NotEqual(t, Closed, h.a.State())
 	}
 }
@@ -365,7 +365,7 @@ func TestClockThatRunsAway(t *testing.T) {
 			_, ok := h.a.NextTimeout()
 			require.True(t, ok, name)
 		}
-		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.peerClock, h.a)
+		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.peerClock, h.a.State())
 		require.Empty(t, h.up.faults, name)
 	}
 }
