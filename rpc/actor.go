@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -392,3 +393,6 @@ func (a *Actor) Channel(c *Conn) Channel {
 	}
 	return Channel{}
 }
+
+// byRef orders actors by their Refs.
+func byRef(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }

@@ -685,3 +685,8 @@ func (ch Channel) Gate() (gate string) {
 func (ch Channel) Watch(out int, queued time.Duration) {
 	ch.withMachine(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }
+
+// without deletes c from conns.
+func without(conns []*Conn, c *Conn) []*Conn {
+	return slices.DeleteFunc(conns, func(other *Conn) bool { return other == c })
+}

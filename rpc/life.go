@@ -253,7 +253,7 @@ func (m *admission) expel(c *Conn) {
 	}
 	w.relevance.removeConn(w.announced, c)
 	w.lobby.free(c)
-	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
+	w.announced = without(w.announced, c)
 	w.frame.remove(c)
 	c.life.admitted = false
 

@@ -461,6 +461,6 @@ func (c *Conn) dormantWithLists() (actors []*Actor) {
 			actors = append(actors, a)
 		}
 	}
-	slices.SortFunc(actors, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) })
+	slices.SortFunc(actors, byRef)
 	return actors
 }

@@ -158,7 +158,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 		// The game's own UnmarshalBinary or Validate has ended the actor, and the request with it.
 		return nil
 	}
-	w.game.Doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
+	w.game.Doing = q.doing()
 	if invalid(err) {
 		c.drop(drops.Invalid, a, m)
 		err = q.failed(err)
@@ -245,9 +245,13 @@ func (q *inquiry) notify(err error) {
 	}
 
 	// Another function of the game may be running, so this one has to run later, as a task.
-	doing := tasks.Doing{What: "the function for the answer of ", Of: q.method}
-	w.game.Later(q.conn, doing, func() { q.handler.finish(err) })
+	w.game.Later(q.conn, q.doing(), func() { q.handler.finish(err) })
 	w.drive.Signal()
+}
+
+// doing names the game's function that gets the answer.
+func (q *inquiry) doing() tasks.Doing {
+	return tasks.Doing{What: "the function for the answer of ", Of: q.method}
 }
 
 // end ends all requests of an actor. If a is nil, it ends the requests of all actors.

@@ -352,7 +352,7 @@ func (f *frame) attended(announced []*Conn) []*Conn {
 
 // remove removes a connection that is being expelled.
 func (f *frame) remove(c *Conn) {
-	f.active = slices.DeleteFunc(f.active, func(other *Conn) bool { return other == c })
+	f.active = without(f.active, c)
 	c.inFrame.active = false
 }
 

@@ -398,7 +398,7 @@ func (u *turn) waitForLate() (wait bool) {
 // discard drops and counts the messages that haven't run when a connection is expelled.
 func (w *World) discard(c *Conn) {
 	t := &w.turns
-	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
+	t.late = without(t.late, c)
 	dropped := 0
 	names := make(drops.Names)
 	drop := func(messages []bunch.Message) {

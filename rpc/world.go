@@ -553,7 +553,6 @@ func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // a server numbers its actors in the order of Spawn
 	if !w.IsServer() {
 		inOrder = func(yield func(*Actor) bool) {
-			byRef := func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }
 			slices.Values(slices.SortedStableFunc(w.actors.all.all, byRef))(yield)
 		}
 	}
