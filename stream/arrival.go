@@ -169,7 +169,7 @@ func (a *arrival) failIfStoreHasMore(elements int64) {
 	size := a.contentSize()
 	switch {
 	case size >= 0 && a.parts.base > size:
-		a.in.finishLocked(fmt.Errorf("%w: sender has %d bytes, but %d are stored", ErrDigest, size, a.parts.base))
+		a.in.finishLocked(otherSize("has", size, a.parts.base, "are stored"))
 	case h.kind == kindArray && elements > h.count:
 		a.in.finishLocked(fmt.Errorf("%w: sender has %d elements, but %d are stored", ErrDigest, h.count, elements))
 	}
@@ -194,7 +194,7 @@ func (a *arrival) next() (*block, error) {
 		case a.in.finished:
 			return nil, a.in.endedLocked()
 		case m != nil && a.parts.next > m.size:
-			return nil, fmt.Errorf("%w: sender hashed %d bytes, but %d arrived", ErrDigest, m.size, a.parts.next)
+			return nil, otherSize("hashed", m.size, a.parts.next, "arrived")
 		case m != nil && a.parts.next == m.size && len(a.parts.ready) == 0:
 			return nil, io.EOF
 		case a.in.delivery.room() && len(a.parts.ready) > 0:

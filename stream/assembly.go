@@ -126,15 +126,12 @@ func (a *assembly) queueParked(b *block) {
 // park keeps a part that begins beyond next until the missing content has arrived. It joins small
 // parts, as queue does.
 func (a *assembly) park(p part) error {
-	if p.offset < a.next {
-		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
-	}
 	byOffset := func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) }
 	i, found := slices.BinarySearchFunc(a.parked, p.offset, byOffset)
 	overlapsPrevious := i > 0 && a.parked[i-1].end() > p.offset
 	overlapsNext := i < len(a.parked) && a.parked[i].offset < p.end()
 	switch {
-	case found, overlapsPrevious, overlapsNext:
+	case p.offset < a.next, found, overlapsPrevious, overlapsNext:
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	case i > 0 && a.tryJoin(a.parked[i-1], p):
 		return nil

@@ -251,6 +251,12 @@ func (h hasher) check(digest Digest, origin string) error {
 	return nil
 }
 
+// otherSize returns the error for content of which the sender has one size and we have another. has
+// and are say what each end did with its bytes.
+func otherSize(has string, size, ours int64, are string) error {
+	return fmt.Errorf("%w: sender %s %d bytes, but %d %s", ErrDigest, has, size, ours, are)
+}
+
 // differs returns the error for content whose digest is got instead of expected. origin says where
 // expected comes from.
 func differs(expected Digest, origin string, got Digest) error {

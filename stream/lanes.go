@@ -55,19 +55,21 @@ func (l *lanes) isServer() bool { return l.peer.streams.world.IsServer() }
 // start asks for lanes for t, whose header is about to be sent. It asks for the number that t's
 // Window sets or, if it sets none, for as many as fill the path, but no more than t can fill.
 func (l *lanes) start(t *Transfer) error {
-	w := t.opts.window
-	switch {
+	return l.askFor(t, func(filled int) int { return min(l.peer.window.pathLanes(t.opts.window), filled) })
+}
+
+// askFor asks for lanes for t, unless its parts are sent as slices. It asks for the number that t's
+// Window sets or, if it sets none, for the number that choose returns, given how many lanes t can
+// fill.
+func (l *lanes) askFor(t *Transfer, choose func(filled int) int) error {
+	switch w := t.opts.window; {
 	case w == nil:
 		return nil
 	case w.Lanes != 0:
 		return l.ask(w.Lanes)
+	default:
+		return l.ask(choose(l.peer.window.lanesFilledBy(t.unsentBytes(), w)))
 	}
-	window := l.peer.window
-	filled := window.lanesFilledBy(t.unsentBytes(), w)
-	if filled <= 1 {
-		return nil
-	}
-	return l.ask(min(window.pathLanes(w), filled))
 }
 
 // widen asks for more lanes for a transfer that found the gates of all lanes closed. It asks for as
@@ -76,28 +78,22 @@ func (l *lanes) start(t *Transfer) error {
 // If the transfer's Window sets a number, widen asks for that number again, because a client may
 // have postponed asking until the server has closed other lanes.
 func (l *lanes) widen(t *Transfer) error {
-	w := t.opts.window
-	switch {
-	case w == nil:
-		return nil
-	case w.Lanes != 0:
-		return l.ask(w.Lanes)
-	}
+	return l.askFor(t, func(filled int) int {
+		now := l.peer.streams.clock.lastTick
+		w, window := t.opts.window, l.peer.window
+		limit := min(len(window.lanes)+filled, maxLanes)
+		someAreOpening := len(window.lanes) < l.wanted
+		if someAreOpening || l.wanted >= limit || now.Sub(l.widened) < widenPause {
+			return l.wanted
+		}
 
-	now := l.peer.streams.clock.lastTick
-	window := l.peer.window
-	limit := min(len(window.lanes)+window.lanesFilledBy(t.unsentBytes(), w), maxLanes)
-	someAreOpening := len(window.lanes) < l.wanted
-	if someAreOpening || l.wanted >= limit || now.Sub(l.widened) < widenPause {
-		return nil
-	}
-
-	l.widened = now
-	n := window.pathLanes(w)
-	if window.full(w) {
-		n = max(n, 2*l.wanted)
-	}
-	return l.ask(min(n, limit))
+		l.widened = now
+		n := window.pathLanes(w)
+		if window.full(w) {
+			n = max(n, 2*l.wanted)
+		}
+		return min(n, limit)
+	})
 }
 
 // ask raises the number of wanted lanes to n. A server opens the missing ones. A client asks the

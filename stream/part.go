@@ -78,11 +78,13 @@ type block struct {
 // blockBytes is the size of a full part's buffer, just under a page.
 const blockBytes = maxPartHeader + partBytes
 
+// minPageBytes is the size above which blocks are backed by pages. Pages are pooled and therefore
+// cheap, but a small block would waste most of one. This limit wastes at most an eighth.
+const minPageBytes = partBytes * 7 / 8
+
 // newBlock returns an empty block with room for at least size bytes.
 func newBlock(size int) *block {
-	// Pages are pooled and therefore cheap, but a small block would waste most of one. This limit
-	// wastes at most an eighth.
-	if size > partBytes*7/8 {
+	if size > minPageBytes {
 		return newPageBlock(max(size, partBytes))
 	}
 	return newHeapBlock(size)

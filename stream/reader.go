@@ -170,8 +170,8 @@ func (r *reader) newBlock(offset int64) *block {
 	if afterThis := remaining - int64(size); afterThis > 0 && afterThis < few {
 		size = min(size, int(remaining+1)/2)
 	}
-	if size <= partBytes*7/8 {
-		return newHeapBlock(size) // as for a part; see newBlock in part.go
+	if size <= minPageBytes {
+		return newHeapBlock(size)
 	}
 	return newPageBlock(size)
 }

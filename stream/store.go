@@ -160,7 +160,7 @@ func (b *body) Commit(digest Digest) error {
 		return err
 	case ahead > 0:
 		// The part ends within an element that the sender doesn't have.
-		return fmt.Errorf("%w: sender has %d bytes, but %d are stored", ErrDigest, b.offset, b.offset+ahead)
+		return otherSize("has", b.offset, b.offset+ahead, "are stored")
 	}
 	if !b.name.IsZero() {
 		digest = b.name // the content will be looked up by this digest

@@ -102,7 +102,7 @@ func (w *writer) conclude(dest *body, last *block) error {
 		return err
 	}
 	if last != nil && last.end() != tail.size {
-		return fmt.Errorf("%w: sender hashed %d bytes, but %d arrived", ErrDigest, tail.size, last.end())
+		return otherSize("hashed", tail.size, last.end(), "arrived")
 	}
 	if err := dest.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
