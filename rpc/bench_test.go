@@ -38,7 +38,7 @@ func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 // nobody is there, and an actor open for it.
 func joined(t testing.TB) (*testWorld, *Actor) {
 	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1,
-		HelloTimeout: time.Hour, IdleTimeout: time.Hour}) // no time of a busy machine's ends the connection
+		HelloTimeout: time.Hour, HandshakeTimeout: time.Hour, IdleTimeout: time.Hour}) // no time of a busy machine's ends the connection
 	c := attachSilent(t, w)
 	w.Tick(time.Now())
 	a, err := w.Spawn(hero, c)

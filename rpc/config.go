@@ -129,7 +129,7 @@ type Config struct {
 	// Timing.
 
 	// TickRate makes Run tick that many times a second, in addition to the ticks for events.
-	// 0 means events only.
+	// 0 means events only. The maximum is 1,000.
 	//
 	// A rate from 7 to 31 also raises the default of Bunch.AckDelay from 40 ms to one and a
 	// quarter ticks. Acks can then piggyback on the next tick's data and don't need packets
@@ -153,13 +153,19 @@ type Config struct {
 	DoS *dos.Profile
 
 	// Limits of the world.
-	MaxConns         int           // including half-open ones; default 1,024
+
+	// MaxConns is the maximum number of connections, including half-open ones. The default is
+	// 1,024. A higher number needs 256 KiB of ReceiveBudget for each connection, so with the
+	// default of that, the maximum is 2,048. Only what MaxConns connections leave of ReceiveBudget
+	// raises the limits of those that receive much.
+	MaxConns int
+
 	MaxHandshakes    int           // clients between first packet and Join; default 128
 	HandshakeTimeout time.Duration // from the start of the carrier to Join; default 10 s
 
 	// HelloTimeout is the maximum time from the start of the carrier to the client's Hello, which
-	// an honest client sends at once. The default is 2 s. HelloTimeout is limited to
-	// HandshakeTimeout.
+	// an honest client sends at once. The default is 2 s, or HandshakeTimeout if that is less.
+	// HandshakeTimeout is also its maximum.
 	HelloTimeout time.Duration
 
 	// ReceiveBudget limits how many bytes of reliable messages, from all connections together,
@@ -226,20 +232,20 @@ type Config struct {
 
 	// RetryAbove is the number of handshakes in progress from which on a new client's address must
 	// first be validated by a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
-	// MaxHandshakes; negative means that every client's address must be validated. A Retry costs
-	// the client a round trip, but doesn't cost the server any state. Forged first packets
-	// therefore never occupy more than RetryAbove of the handshake slots that MaxHandshakes
-	// provides.
+	// MaxHandshakes, which is also the maximum; negative means that every client's address must be
+	// validated. A Retry costs the client a round trip, but doesn't cost the server any state.
+	// Forged first packets therefore never occupy more than RetryAbove of the handshake slots that
+	// MaxHandshakes provides.
 	//
 	// If four clients at an address begin their handshakes while it is unvalidated, it must be
 	// validated for further clients in any case, until it has been silent for 10 to 20 s.
 	RetryAbove int
 
 	// MaxHandshakesPerAddress is the maximum number of clients per address that may be in their
-	// handshake; negative means no limit except MaxHandshakes. By default, an address may occupy
-	// no more handshake slots than remain free. A single address therefore gets half of the slots,
-	// enough for a party of 64 behind one address to join at the same instant, and two addresses
-	// get a third each.
+	// handshake; negative means no limit except MaxHandshakes. Unless it is negative, an address
+	// may also occupy no more handshake slots than remain free, which is the only limit by default.
+	// A single address therefore gets half of the slots, enough for a party of 64 behind one
+	// address to join at the same instant, and two addresses get a third each.
 	//
 	// At the limit, a new client takes over the slot of another client of its address:
 	// preferably the one that has kept us waiting longest for its Hello and Login, or else
@@ -350,10 +356,18 @@ type Config struct {
 	// traffic uses them. [SealedStats] shows the packet size.
 	NoJumbo bool
 
-	// Timers of QUIC. A client that has sent nothing for KeepAlive also asks for an ack. It does
-	// so in a packet large enough that a restarted server answers with a stateless reset.
-	IdleTimeout time.Duration // default 30 s
-	KeepAlive   time.Duration // default 10 s; negative means none
+	// IdleTimeout is the time after which a connection ends if nothing arrives from the other side.
+	// The default is 30 s. The shorter one of the two ends' applies to both. UE: ConnectionTimeout.
+	IdleTimeout time.Duration
+
+	// KeepAlive is the time after which a connection that receives nothing sends a packet that the
+	// other side has to answer. The default is 10 s, or half of IdleTimeout if that is less;
+	// negative means none. It can't exceed IdleTimeout. QUIC never waits for longer than half of
+	// the shorter IdleTimeout of both ends. UE: KeepAliveTime.
+	//
+	// A client that has sent nothing for KeepAlive also asks for an ack. It does so in a packet
+	// large enough that a restarted server answers with a stateless reset.
+	KeepAlive time.Duration
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow,
 	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random,
@@ -416,15 +430,17 @@ type Config struct {
 // It is also the minimum of a connection's limit afterwards.
 const minReceiveLimit = 256 << 10
 
+const defaultMaxConns = 1024
+
 // withDefaults returns a copy of c with the defaults filled in.
 //
 // MaxHandshakesPerAddress is an exception: its default depends on who else is in a handshake at
 // the time, so package door applies it. Negative times mean none and become 0, and so does a
 // negative RetryAbove. Other negative limits are left alone.
 func (c Config) withDefaults() Config {
-	c.MaxConns = cmp.Or(c.MaxConns, 1024)
+	c.MaxConns = cmp.Or(c.MaxConns, defaultMaxConns)
 	c.MaxHandshakes = cmp.Or(c.MaxHandshakes, 128)
-	c.RetryAbove = min(max(0, cmp.Or(c.RetryAbove, max(1, c.MaxHandshakes/4))), c.MaxHandshakes)
+	c.RetryAbove = max(0, cmp.Or(c.RetryAbove, max(1, c.MaxHandshakes/4)))
 	c.MaxConnsPerAddress = cmp.Or(c.MaxConnsPerAddress, 256)
 	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
 	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
@@ -439,9 +455,10 @@ func (c Config) withDefaults() Config {
 	// Without the upper bound, worldShares times DispatchTime could overflow.
 	c.DispatchTime = min(max(0, cmp.Or(c.DispatchTime, 2*time.Millisecond)), time.Hour)
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)
-	c.HelloTimeout = min(cmp.Or(c.HelloTimeout, 2*time.Second), c.HandshakeTimeout)
-	c.IdleTimeout = cmp.Or(c.IdleTimeout, 30*time.Second)
-	c.KeepAlive = max(0, cmp.Or(c.KeepAlive, 10*time.Second))
+	c.HelloTimeout = cmp.Or(c.HelloTimeout, min(2*time.Second, c.HandshakeTimeout))
+	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, 30*time.Second), maxIdleTimeout)
+	c.KeepAlive = cmp.Or(c.KeepAlive, max(minTime, min(10*time.Second, c.IdleTimeout/2)))
+	c.KeepAlive = min(max(0, c.KeepAlive), maxIdleTimeout)
 	c.Bunch.MaxBunch = cmp.Or(c.Bunch.MaxBunch, bunch.MaxBunchBytes)
 	c.Bunch.IdleTimeout = cmp.Or(c.Bunch.IdleTimeout, c.IdleTimeout)
 	c.Bunch.AckDelay = c.ackDelay()
@@ -513,13 +530,32 @@ func (c *Config) validate() error {
 	if negative != nil {
 		return negative
 	}
-	return cmp.Or(c.validateTimes(), c.validateBudgets(), c.validateBunch(), c.validateMessages())
+	return cmp.Or(c.validateRates(), c.validateTimes(), c.validateBudgets(), c.validateBunch(), c.validateMessages())
+}
+
+// maxTickRate is the maximum of TickRate. A tick of a world without connections takes several
+// microseconds, so at a much higher rate, Run would do nothing but tick.
+const maxTickRate = 1000
+
+// validateRates returns an error if TickRate or RetryAbove is too high to have its effect.
+func (c *Config) validateRates() error {
+	if c.TickRate > maxTickRate {
+		return fmt.Errorf("rpc: Config.TickRate is %d; the maximum is %d ticks a second", c.TickRate, maxTickRate)
+	}
+	if c.RetryAbove > c.MaxHandshakes {
+		return fmt.Errorf("rpc: Config.RetryAbove is %d; the limit is %d (Config.MaxHandshakes)", c.RetryAbove, c.MaxHandshakes)
+	}
+	return nil
 }
 
 // minTime is the minimum of times that are measured on the network. Less is a time without a unit.
 const minTime = time.Millisecond
 
-// validateTimes returns an error if a time is positive but below minTime.
+// maxIdleTimeout stands for a longer IdleTimeout, which nobody will live to see. quic-go adds
+// IdleTimeout to the time of a packet, and the sum must not overflow.
+const maxIdleTimeout = 100 * 365 * 24 * time.Hour
+
+// validateTimes returns an error if a time is out of range, or exceeds another one that limits it.
 func (c *Config) validateTimes() error {
 	for _, field := range []struct {
 		name  string
@@ -536,6 +572,17 @@ func (c *Config) validateTimes() error {
 			return fmt.Errorf("rpc: Config.%s is %v; the minimum is %v: give it a unit, such as time.Second",
 				field.name, field.value, minTime)
 		}
+	}
+	return cmp.Or(
+		notAbove("HelloTimeout", c.HelloTimeout, "HandshakeTimeout", c.HandshakeTimeout),
+		notAbove("KeepAlive", c.KeepAlive, "IdleTimeout", c.IdleTimeout),
+	)
+}
+
+// notAbove returns an error if a time exceeds that of the field that limits it.
+func notAbove(field string, value time.Duration, limitField string, limit time.Duration) error {
+	if value > limit {
+		return fmt.Errorf("rpc: Config.%s is %v; the limit is %v (Config.%s)", field, value, limit, limitField)
 	}
 	return nil
 }
@@ -578,6 +625,11 @@ func (c *Config) validateBudgets() error {
 	if c.ReceiveLimit > c.ReceiveBudget {
 		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes; the limit is %d (Config.ReceiveBudget): raise it or lower ReceiveLimit",
 			c.ReceiveLimit, c.ReceiveBudget)
+	}
+	// The default of MaxConns is no promise, so a game that lowers ReceiveBudget needn't lower it.
+	if most := max(defaultMaxConns, c.ReceiveBudget/minReceiveLimit); c.MaxConns > most {
+		return fmt.Errorf("rpc: Config.MaxConns is %d; the limit is %d, because each connection needs %d bytes of Config.ReceiveBudget (%d): raise it or lower MaxConns",
+			c.MaxConns, most, minReceiveLimit, c.ReceiveBudget)
 	}
 	if c.SendBudget < minSendLimit {
 		return fmt.Errorf("rpc: Config.SendBudget is %s; the minimum is %d", words.Bytes(c.SendBudget), minSendLimit)

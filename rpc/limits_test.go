@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,16 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{ReceiveLimit: 600 << 20}, "Config.ReceiveLimit is 629145600 bytes; the limit is 536870912 (Config.ReceiveBudget): raise it or lower ReceiveLimit"},
 		{Config{ReceiveLimit: 2 << 20, ReceiveBudget: 1 << 20}, "Config.ReceiveLimit is 2097152 bytes; the limit is 1048576 (Config.ReceiveBudget)"},
 		{Config{SendLimit: 1 << 30, SendBudget: 1 << 29}, "Config.SendLimit is 1073741824 bytes; the limit is 536870912 (Config.SendBudget): raise it or lower SendLimit"},
+		{Config{MaxConns: 2049}, "Config.MaxConns is 2049; the limit is 2048, because each connection needs 262144 bytes of Config.ReceiveBudget (536870912): raise it or lower MaxConns"},
+		{Config{MaxConns: math.MaxInt, ReceiveBudget: 1 << 20}, "; the limit is 1024, because each"},
 		{Config{SendBudget: 1000}, "Config.SendBudget is 1000 bytes; the minimum is 65536"},
 		{Config{SendLimit: 1}, "Config.SendLimit is 1 byte; the minimum is 65536"},
+		{Config{TickRate: 1e9}, "Config.TickRate is 1000000000; the maximum is 1000 ticks a second"},
+		{Config{TickRate: 1001}, "Config.TickRate is 1001; the maximum is 1000"},
+		{Config{RetryAbove: 129}, "Config.RetryAbove is 129; the limit is 128 (Config.MaxHandshakes)"},
+		{Config{HelloTimeout: 11 * time.Second}, "Config.HelloTimeout is 11s; the limit is 10s (Config.HandshakeTimeout)"},
+		{Config{KeepAlive: 31 * time.Second}, "Config.KeepAlive is 31s; the limit is 30s (Config.IdleTimeout)"},
+		{Config{KeepAlive: 10 * time.Second, IdleTimeout: 5 * time.Second}, "Config.KeepAlive is 10s; the limit is 5s (Config.IdleTimeout)"},
 		{Config{IdleTimeout: 30}, "Config.IdleTimeout is 30ns; the minimum is 1ms: give it a unit, such as time.Second"},
 		{Config{HandshakeTimeout: 10}, "Config.HandshakeTimeout is 10ns; the minimum"},
 		{Config{HelloTimeout: 2}, "Config.HelloTimeout is 2ns; the minimum"},
@@ -80,6 +89,44 @@ func TestDefaultsStayBelowBudgets(t *testing.T) {
 	w := newTestWorld(t, Config{ReceiveBudget: 1 << 20, SendBudget: 1 << 20})
 	require.Equal(t, 1<<20, w.config.ReceiveLimit)
 	require.Equal(t, 1<<20, w.config.SendLimit)
+}
+
+// TestDefaultsStayBelowOtherTimes: a short time lowers the defaults of those that it limits.
+func TestDefaultsStayBelowOtherTimes(t *testing.T) {
+	w := newTestWorld(t, Config{IdleTimeout: 3 * time.Second, HandshakeTimeout: time.Second})
+	require.Equal(t, 1500*time.Millisecond, w.config.KeepAlive)
+	require.Equal(t, time.Second, w.config.HelloTimeout)
+	w = newTestWorld(t, Config{IdleTimeout: time.Millisecond, KeepAlive: -1})
+	require.Zero(t, w.config.KeepAlive)
+	newTestWorld(t, Config{IdleTimeout: time.Millisecond})
+}
+
+// TestHighestLimitsJoin: a game may set a limit to the highest number in order to lift it. None of
+// them overflows, so clients join and calls arrive, over QUIC and sealed. An IdleTimeout that
+// overflowed ended connections at once.
+func TestHighestLimitsJoin(t *testing.T) {
+	for _, isSealed := range []bool{false, true} {
+		highest := Config{
+			Sealed: isSealed, TickRate: maxTickRate,
+			MaxConns: math.MaxInt / minReceiveLimit, MaxHandshakes: math.MaxInt, RetryAbove: math.MaxInt,
+			MaxHandshakesPerAddress: math.MaxInt, MaxConnsPerAddress: math.MaxInt, MaxConnsPerIdentity: math.MaxInt,
+			MaxLoginFailures: math.MaxInt, MaxLocalCalls: math.MaxInt, MaxRequests: math.MaxInt, MaxPosts: math.MaxInt,
+			MaxRPCPerNetUpdate: math.MaxInt, MessageRate: math.Inf(1), Rate: math.MaxInt, WorldRate: math.MaxInt,
+			ReceiveBudget: math.MaxInt, ReceiveLimit: math.MaxInt, SendBudget: math.MaxInt, SendLimit: math.MaxInt,
+			DispatchTime: math.MaxInt64, HandshakeTimeout: math.MaxInt64, HelloTimeout: math.MaxInt64,
+			RequestTime: math.MaxInt64, IdleTimeout: math.MaxInt64, KeepAlive: math.MaxInt64,
+			Bunch: bunch.Config{IdleTimeout: math.MaxInt64},
+		}
+		overSealedWith(t, clean, highest, highest, func(n *sealedNet) {
+			a := n.spawn(0)
+			for range 90 {
+				require.NoError(t, hit.Call(a, 1))
+				n.tick(1)
+			}
+			require.Contains(t, n.clients[0].take(), "hit")
+			require.NoError(t, n.ends[0].Err())
+		})
+	}
 }
 
 // TestSmallestMaxBunchJoins: worlds with the smallest MaxBunch join each other and a world with the

@@ -144,7 +144,7 @@ func (w *World) Run(ctx context.Context) error {
 	defer r.settle.Stop()
 	defer context.AfterFunc(ctx, w.drive.Signal)()
 	if w.config.TickRate > 0 {
-		ticker := time.NewTicker(max(1, time.Second/time.Duration(w.config.TickRate)))
+		ticker := time.NewTicker(time.Second / time.Duration(w.config.TickRate))
 		defer ticker.Stop()
 		r.tick = ticker.C
 	}

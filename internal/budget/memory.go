@@ -65,7 +65,10 @@ func (m *Memory) Join(limit int) int {
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	more := min(4*held, limit) - held
+	more := limit - held
+	if held < limit/4 { // otherwise, the product might overflow
+		more = 3 * held
+	}
 	if more <= 0 || more > (m.total-m.reserved-m.kept())/2 {
 		return held
 	}

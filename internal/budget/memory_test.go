@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,11 @@ func TestMemory(t *testing.T) {
 	m.Leave(grown - 127*least)
 	require.Zero(t, m.reserved)
 	require.Equal(t, 128*least, m.kept())
+
+	huge := NewMemory(math.MaxInt, least, 1)
+	require.True(t, huge.Enter())
+	require.Equal(t, 1<<30, huge.Grow(1<<28, math.MaxInt))
+	require.Equal(t, math.MaxInt/4, huge.Grow(math.MaxInt/4-1, math.MaxInt/4), "four times that would overflow an int of 32 bits")
 
 	small := NewMemory(3*least, least, 128)
 	require.True(t, small.Enter())

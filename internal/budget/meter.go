@@ -55,7 +55,11 @@ func NewMeter(rate int) *Meter {
 
 // time returns the time that size bytes take at the meter's rate, rounded up.
 func (m *Meter) time(size int) time.Duration {
-	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
+	cost, rate := int64(size)*int64(time.Second), int64(m.rate)
+	if cost%rate > 0 { // adding rate-1 instead could overflow
+		return time.Duration(cost/rate + 1)
+	}
+	return time.Duration(cost / rate)
 }
 
 // spend counts bytes when they are sent, even if there are no savings for them.

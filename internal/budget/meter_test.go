@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -40,6 +41,14 @@ func TestMeter(t *testing.T) {
 		m.spend(now, 1000)
 	}
 	require.Equal(t, 7000, play)
+}
+
+// TestMeterOfAnyRate: the highest rate doesn't overflow, and the lowest rounds up.
+func TestMeterOfAnyRate(t *testing.T) {
+	require.Equal(t, time.Duration(1), NewMeter(math.MaxInt).time(1))
+	require.Equal(t, 1<<20*time.Second, NewMeter(1).time(1<<20))
+	require.Equal(t, time.Duration(333_333_334), NewMeter(3).time(1))
+	require.Zero(t, NewMeter(3).time(0))
 }
 
 func TestSlowMeterLetsDatagramsThrough(t *testing.T) {
