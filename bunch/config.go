@@ -85,7 +85,7 @@ const (
 	minHistory      = 64    // enough for two seconds with a packet per tick
 	minAckDelay     = 5 * time.Millisecond
 	maxAckDelay     = 200 * time.Millisecond // the sender adds it to its probe timeout
-	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
+	maxTimer        = 1 << 62                // 146 years, so that no sum of times overflows
 
 	// minReliable is the minimum ReliableBuffer. The exact value isn't critical, but a channel
 	// needs a few entries besides the one that is reserved for its close.
@@ -105,7 +105,8 @@ func (c Config) withDefaults() Config {
 	c.AckDelay = cmp.Or(c.AckDelay, defaultAckDelay)
 	c.History = cmp.Or(c.History, maxHistory)
 	c.MaxChannels = cmp.Or(c.MaxChannels, maxChannels)
-	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, defaultIdleTimeout), maxIdleTimeout)
+	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, defaultIdleTimeout), maxTimer)
+	c.KeepAlive = min(c.KeepAlive, maxTimer)
 	return c
 }
 

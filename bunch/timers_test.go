@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -121,6 +122,19 @@ func TestKeepAlive(t *testing.T) {
 		p.run(5 * time.Second)
 	}
 	require.Equal(t, 6, p.sent[0]-was[0])
+}
+
+// TestKeepAliveOfAnyLength: the longest KeepAlive is never due. It once overflowed, so it was
+// always due, and a packet was sent every round trip.
+func TestKeepAliveOfAnyLength(t *testing.T) {
+	p := newPair(t, Config{KeepAlive: math.MaxInt64})
+	ch := p.open(0, Normal)
+	p.run(time.Second)
+	p.send(0, ch, Reliable, []byte("hello"))
+	p.run(10 * time.Second)
+	was := p.sent
+	p.run(60 * time.Second)
+	require.Equal(t, was, p.sent)
 }
 
 func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {

@@ -57,9 +57,9 @@ func TestLinks(t *testing.T) {
 	_, _, err := Links(emulation.Settings{PktLoss: 101})
 	require.ErrorContains(t, err, "Settings.PktLoss is 101")
 	_, _, err = Links(emulation.Settings{Rate: 1e15})
-	require.ErrorContains(t, err, "Rate is 1000000000000000 bit/s")
+	require.ErrorContains(t, err, "Settings.Rate is 1000000000000000; the maximum is 1000000000000")
 	_, _, err = Links(emulation.Settings{IncomingRate: 1e15})
-	require.ErrorContains(t, err, "packets received: netsim: Rate is 1000000000000000 bit/s")
+	require.ErrorContains(t, err, "Settings.IncomingRate is 1000000000000000; the maximum is 1000000000000")
 }
 
 // TestIncomingRate: a socket behind a slow downlink receives no more than its rate,

@@ -560,3 +560,11 @@ func TestLoggedStatesEndLogged(t *testing.T) {
 		require.Equal(t, "Normal", p.State())
 	}
 }
+
+// TestShareOfAnyQuota: a second's share of the highest quota is no less than that of a lower one,
+// and a time longer than an int of 32 bits is not cut off.
+func TestShareOfAnyQuota(t *testing.T) {
+	s := State{Window: 4 * time.Second, Period: Load{math.MaxInt, 9, 10 * time.Second}}
+	require.Equal(t, Load{math.MaxInt/4 + 1, 3, 2500 * time.Millisecond}, *s.share())
+	require.Equal(t, Load{}, *(&State{Window: time.Second}).share())
+}

@@ -151,9 +151,20 @@ func validWindow(window time.Duration) bool {
 
 // share returns a second's share of the Period, rounded up.
 func (s *State) share() *Load {
-	n := max(1, int(s.Window/time.Second))
-	up := func(quota int) int { return (quota + n - 1) / n }
-	return &Load{up(s.Period.Calls), up(s.Period.Bytes), time.Duration(up(int(s.Period.Time)))}
+	seconds := max(1, int(s.Window/time.Second))
+	return &Load{
+		Calls: divideUp(s.Period.Calls, seconds),
+		Bytes: divideUp(s.Period.Bytes, seconds),
+		Time:  divideUp(s.Period.Time, time.Duration(seconds)),
+	}
+}
+
+// divideUp returns n divided by d, rounded up. It doesn't overflow, however large n is.
+func divideUp[T int | time.Duration](n, d T) T {
+	if n%d > 0 {
+		return n/d + 1
+	}
+	return n / d
 }
 
 // negative reports whether any part of l is negative.

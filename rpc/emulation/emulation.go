@@ -14,7 +14,8 @@ import (
 //
 // The fields that begin with Pkt correspond to UE's packet emulation (FPacketSimulationSettings),
 // with three differences: percentages may be fractions, times are durations, and delays aren't
-// rounded to ticks. These fields apply to outgoing packets unless the name contains Incoming.
+// rounded to ticks. These fields apply to outgoing packets unless the name contains Incoming. No
+// time may exceed an hour.
 //
 // For 5 % loss and a round trip of 100 ms, give both ends
 // Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
@@ -49,6 +50,7 @@ type Settings struct {
 	LossBurst float64
 
 	// Rate limits the socket's sending rate to all peers together, in bit/s. 0 = no bottleneck.
+	// The maximum is 1e12, for IncomingRate as well.
 	Rate int64
 
 	// IncomingRate limits the socket's receiving rate from all peers together, in bit/s, like a
@@ -57,7 +59,8 @@ type Settings struct {
 
 	// Queue is the maximum number of bytes, including headers, that may wait for either
 	// bottleneck. Packets that don't fit are dropped. 0 means the number of bytes that pass the
-	// bottleneck in a round trip of the delays emulated there, but at least 64 KiB.
+	// bottleneck in a round trip of the delays emulated there, but at least 64 KiB. The maximum is
+	// 1 GiB.
 	Queue int
 
 	// Seed determines what happens to each packet. With the same seed, the nth packet of a socket
@@ -111,10 +114,25 @@ func (e Settings) Validate() error {
 		notAbove("PktLagVariance", e.PktLagVariance, "PktLag", e.PktLag),
 		notAbove("PktLagMin", e.PktLagMin, "PktLagMax", e.PktLagMax),
 		notAbove("PktIncomingLagMin", e.PktIncomingLagMin, "PktIncomingLagMax", e.PktIncomingLagMax),
+		notAboveMax("PktLag", e.PktLag, maxTime),
+		notAboveMax("PktLagMax", e.PktLagMax, maxTime),
+		notAboveMax("PktJitter", e.PktJitter, maxTime),
+		notAboveMax("PktIncomingLagMax", e.PktIncomingLagMax, maxTime),
+		notAboveMax("Rate", e.Rate, maxRate),
+		notAboveMax("IncomingRate", e.IncomingRate, maxRate),
+		notAboveMax("Queue", e.Queue, maxQueue),
 		e.validateLossSizes(),
 		e.validateBurst(),
 	)
 }
+
+const (
+	maxTime = time.Hour // far beyond any path; keeps sums of delays from overflowing
+
+	// These are limits of package netsim, which emulates the network.
+	maxRate  = 1e12    // in bit/s
+	maxQueue = 1 << 30 // in bytes
+)
 
 // validateLossSizes returns an error if no size of packets is both large and small enough for
 // PktLoss.
@@ -154,6 +172,14 @@ func percentage(field string, value float64) error {
 func notNegative[T int | int64 | float64 | time.Duration](field string, value T) error {
 	if !(value >= 0) {
 		return fmt.Errorf("emulation: Settings.%s is %v; it must not be negative", field, value)
+	}
+	return nil
+}
+
+// notAboveMax returns an error if a field's value is above its maximum.
+func notAboveMax[T int | int64 | time.Duration](field string, value, most T) error {
+	if value > most {
+		return fmt.Errorf("emulation: Settings.%s is %v; the maximum is %v", field, value, most)
 	}
 	return nil
 }

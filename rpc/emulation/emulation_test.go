@@ -52,6 +52,13 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		"PktLagMin is 2ns; the limit is 1ns (PktLagMax)":           {PktLagMin: 2, PktLagMax: 1},
 		"PktIncomingLagMin is 2ns; the limit is 0s (PktIncoming":   {PktIncomingLagMin: 2},
 		"PktLossMinSize is 9; the limit is 8 (PktLossMaxSize)":     {PktLossMinSize: 9, PktLossMaxSize: 8},
+		"PktLag is 1h0m0.000000001s; the maximum is 1h0m0s":        {PktLag: time.Hour + 1, PktLagVariance: time.Hour},
+		"PktLagMax is 2562047h47m16.854775807s; the maximum is 1h": {PktLagMax: math.MaxInt64},
+		"PktJitter is 2562047h47m16.854775807s; the maximum is 1h": {PktJitter: math.MaxInt64},
+		"PktIncomingLagMax is 2562047h47m16.854775807s; the maxim": {PktIncomingLagMax: math.MaxInt64},
+		"Rate is 1000000000001; the maximum is 1000000000000":      {Rate: 1e12 + 1},
+		"IncomingRate is 9223372036854775807; the maximum is":      {IncomingRate: math.MaxInt64},
+		"Queue is 1073741825; the maximum is 1073741824":           {Queue: 1<<30 + 1},
 		"LossBurst is +Inf; it must be finite":                     {LossBurst: math.Inf(1)},
 		"LossBurst is 2; the minimum is 9.00 with a PktLoss of 90": {LossBurst: 2, PktLoss: 90},
 	} {
