@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // An arrival is the queue between the network and the writer of an incoming transfer. The world's
@@ -133,9 +134,9 @@ func (a *arrival) onEnd(m end) error {
 	case a.endMessage != nil:
 		return fmt.Errorf("second end of transfer %d", m.id)
 	case h.size >= 0 && m.size != h.size:
-		return fmt.Errorf("end of transfer %d has %d bytes; its header has %d", m.id, m.size, h.size)
+		return fmt.Errorf("end of transfer %d has %s; its header has %d", m.id, words.Bytes(m.size), h.size)
 	case m.count != h.count:
-		return fmt.Errorf("end of transfer %d has %d elements; its header has %d", m.id, m.count, h.count)
+		return fmt.Errorf("end of transfer %d has %s; its header has %d", m.id, words.Plural(m.count, "element", "elements"), h.count)
 	case len(m.sum) != h.hash.size():
 		return fmt.Errorf("end of transfer %d has a digest of %d bytes; a digest by %v has %d",
 			m.id, len(m.sum), h.hash, h.hash.size())
@@ -171,7 +172,7 @@ func (a *arrival) failIfStoreHasMore(elements int64) {
 	case size >= 0 && a.parts.base > size:
 		a.in.finishLocked(otherSize("has", size, a.parts.base, "are stored"))
 	case h.kind == kindArray && elements > h.count:
-		a.in.finishLocked(fmt.Errorf("%w: sender has %d elements, but %d are stored", ErrDigest, h.count, elements))
+		a.in.finishLocked(fmt.Errorf("%w: sender has %s, but the store has %d", ErrDigest, words.Plural(h.count, "element", "elements"), elements))
 	}
 }
 

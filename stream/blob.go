@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends
@@ -257,8 +259,8 @@ func (s *blobSource) fillError(err error) error {
 	case s.left == 0:
 		return io.EOF
 	case err == io.EOF && s.left > 0:
-		return fmt.Errorf("source ended %d bytes short of the size given to Start, "+
-			"which reads from the current position: %w", s.left, io.ErrUnexpectedEOF)
+		return fmt.Errorf("source ended %s short of the size given to Start, "+
+			"which reads from the current position: %w", words.Bytes(s.left), io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
 		return &localError{
 			public: "sender could not read its source",

@@ -254,7 +254,7 @@ func (h hasher) check(digest Digest, origin string) error {
 // otherSize returns the error for content of which the sender has one size and we have another. has
 // and are say what each end did with its bytes.
 func otherSize(has string, size, ours int64, are string) error {
-	return fmt.Errorf("%w: sender %s %d bytes, but %d %s", ErrDigest, has, size, ours, are)
+	return fmt.Errorf("%w: sender %s %s, but %d %s", ErrDigest, has, words.Bytes(size), ours, are)
 }
 
 // differs returns the error for content whose digest is got instead of expected. origin says where

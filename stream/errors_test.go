@@ -153,7 +153,7 @@ func TestStartSaysWhose(t *testing.T) {
 			_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, Name("slot 3"))
 			return err
 		}
-		require.EqualError(n, start(), `stream: blob "save" named "slot 3" to conn 1: 1 transfers are in progress or waiting; `+
+		require.EqualError(n, start(), `stream: blob "save" named "slot 3" to conn 1: 1 transfer is in progress or waiting; `+
 			`the limit is 1 (stream.Config.MaxQueued): rpc: backlog full`)
 		n.server.peer.conn.Close(rpc.HostClosedConnection, "kicked")
 		<-n.server.peer.conn.Done()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -46,8 +47,8 @@ func (l *liveSet) addOutgoing(t *Transfer, limit int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case l.outgoing >= limit:
-		return 0, fmt.Errorf("stream: %s: %d transfers are in progress or waiting; the limit is %d (stream.Config.MaxQueued): %w",
-			t.name(), l.outgoing, limit, rpc.ErrBacklogFull)
+		return 0, fmt.Errorf("stream: %s: %s in progress or waiting; the limit is %d (stream.Config.MaxQueued): %w",
+			t.name(), words.Plural(l.outgoing, "transfer is", "transfers are"), limit, rpc.ErrBacklogFull)
 	}
 	l.transfers[t] = struct{}{}
 	l.outgoing++

@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/crew"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A source is where the content of a transfer comes from: an io.Reader or the elements of an
@@ -344,8 +345,8 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 // caller holds mu.
 func (r *reader) failIfTooShort() {
 	if r.finished && r.err == nil && r.total.size < r.resumeOffset {
-		r.err = fmt.Errorf("%w: source ended after %d bytes, but the receiver has stored %d",
-			ErrDigest, r.total.size, r.resumeOffset)
+		r.err = fmt.Errorf("%w: source ended after %s, but the receiver has stored %d",
+			ErrDigest, words.Bytes(r.total.size), r.resumeOffset)
 	}
 }
 

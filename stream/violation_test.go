@@ -73,11 +73,11 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		"end of another count": {func(ctl, _ *rpc.Actor) {
 			_ = headerMessage.send(ctl, begin)
 			_ = endMessage.send(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
-		}, "end of transfer 1 has 1 elements; its header has 0"},
+		}, "end of transfer 1 has 1 element; its header has 0"},
 		"end of another count, after a header without a size": {func(ctl, _ *rpc.Actor) {
 			_ = headerMessage.send(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
 			_ = endMessage.send(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
-		}, "end of transfer 1 has 1 elements; its header has 0"},
+		}, "end of transfer 1 has 1 element; its header has 0"},
 		"end twice": {func(ctl, _ *rpc.Actor) {
 			_ = headerMessage.send(ctl, begin)
 			_ = endMessage.send(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
@@ -125,7 +125,7 @@ func TestPartsThatMiscount(t *testing.T) {
 		"part has 1 elements from index 1; expected at most 2 from index 0": {array, part{id: 1, index: 1, count: 1, data: one}},
 		"part has 3 elements from index 0; expected at most 2 from index 0": {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
 		"element 1: ": {array, part{id: 1, count: 2, data: one}},
-		strconv.Itoa(len(one)) + " bytes left over after its 1 elements": {array, part{id: 1, count: 1, data: two}},
+		strconv.Itoa(len(one)) + " bytes left over after its 1 element":  {array, part{id: 1, count: 1, data: two}},
 		strconv.Itoa(len(one)) + " bytes left over after its 0 elements": {array, part{id: 1, data: one}},
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
 )
 
 // A writer is the goroutine that carries an incoming transfer from the network to the
@@ -185,7 +186,7 @@ func (w *writer) deliverElements(b *block) error {
 		}
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("part has %d bytes left over after its %d elements", len(rest), b.count)
+		return fmt.Errorf("part has %s left over after its %s", words.Bytes(len(rest)), words.Plural(b.count, "element", "elements"))
 	}
 	return nil
 }

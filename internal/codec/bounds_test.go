@@ -125,7 +125,7 @@ func TestReceiversCheckBounds(t *testing.T) {
 
 func TestMapsWithAKeyTwiceAreRefused(t *testing.T) {
 	_, _, err := take([]byte("\x82\xa1a\x01\xa1a\x02"), new(map[string]int))
-	require.ErrorContains(t, err, "map of 2 entries has only 1 distinct keys")
+	require.ErrorContains(t, err, "map of 2 entries has only 1 distinct key")
 }
 
 func TestTypesThatTakeEveryValueAreNotChecked(t *testing.T) {

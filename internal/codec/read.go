@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // The functions in this file don't check the payload, because measure has just checked it against
@@ -140,7 +142,7 @@ func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 		m.SetMapIndex(key, elem)
 	}
 	if m.Len() != n {
-		return nil, fmt.Errorf("map of %d entries has only %d distinct keys", n, m.Len())
+		return nil, fmt.Errorf("map of %d entries has only %s", n, words.Plural(m.Len(), "distinct key", "distinct keys"))
 	}
 	v.Set(m)
 	return b, nil

@@ -39,7 +39,7 @@ func times(n, size int) int { return int(min(int64(min(n, maxFormSize))*int64(si
 // take cuts the first n bytes off b.
 func take(b []byte, n int) (first, rest []byte, err error) {
 	if len(b) < n {
-		return nil, nil, fmt.Errorf("field needs %s; only %d are left", words.Bytes(n), len(b))
+		return nil, nil, fmt.Errorf("field needs %s; the message has only %d left", words.Bytes(n), len(b))
 	}
 	return b[:n:n], b[n:], nil
 }

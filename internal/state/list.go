@@ -29,7 +29,7 @@ func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case times(n, f.elem.minSize()) > len(rest):
-		return nil, fmt.Errorf("%s cannot fit in the remaining %d bytes", words.Plural(n, "element", "elements"), len(rest))
+		return nil, fmt.Errorf("%s cannot fit in the remaining %s", words.Plural(n, "element", "elements"), words.Bytes(len(rest)))
 	case v.IsValid() && n == 0:
 		v.SetZero()
 	case v.IsValid():

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A Mask is a set of fields of one plan. Bit i stands for field i.
@@ -67,7 +69,7 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 		return 0, nil, errNoFields
 	}
 	if count := bits.Len64(uint64(m)); count > n {
-		return 0, nil, fmt.Errorf("mask has field %d; there are only %d fields", count-1, n)
+		return 0, nil, fmt.Errorf("mask has field %d; the plan has only %s", count-1, words.Plural(n, "field", "fields"))
 	}
 	return m, rest, nil
 }

@@ -49,10 +49,11 @@ func TestMaskRefusals(t *testing.T) {
 		{"\x00", 8, "mask has no fields"},
 		{"\x00\x00", 16, "mask has no fields"},
 		{"\x00", 64, "mask has no fields"},
-		{"\x08", 3, "mask has field 3; there are only 3 fields"},
-		{"\x00\x10", 12, "mask has field 12; there are only 12 fields"},
-		{"\x04\x02", 17, "mask has field 17; there are only 17 fields"},
-		{"\x80\x01", 17, "mask has field 56; there are only 17 fields"},
+		{"\x08", 3, "mask has field 3; the plan has only 3 fields"},
+		{"\x00\x10", 12, "mask has field 12; the plan has only 12 fields"},
+		{"\x04\x02", 17, "mask has field 17; the plan has only 17 fields"},
+		{"\x02", 1, "mask has field 1; the plan has only 1 field"},
+		{"\x80\x01", 17, "mask has field 56; the plan has only 17 fields"},
 		{"\x03\x01\x00", 64, "mask has an empty byte"},
 	} {
 		_, _, err := state.ReadMask([]byte(c.wire), c.n)

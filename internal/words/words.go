@@ -22,10 +22,12 @@ func Cut(text string, limit int) string {
 }
 
 // Bytes formats a number of bytes: 1 byte, 2 bytes.
-func Bytes(n int) string { return Plural(n, "byte", "bytes") }
+func Bytes[N integer](n N) string { return Plural(n, "byte", "bytes") }
 
-// Plural formats a number with its noun: 1 entry, 2 entries.
-func Plural(n int, one, many string) string {
+type integer interface{ ~int | ~int64 | ~uint64 }
+
+// Plural formats a number with its noun, and perhaps a verb: 1 entry is, 2 entries are.
+func Plural[N integer](n N, one, many string) string {
 	if n == 1 {
 		many = one
 	}

@@ -39,5 +39,6 @@ func TestPlural(t *testing.T) {
 	require.Equal(t, "1 byte", Bytes(1))
 	require.Equal(t, "2 bytes", Bytes(2))
 	require.Equal(t, "1 entry", Plural(1, "entry", "entries"))
+	require.Equal(t, "1 post is", Plural(int64(1), "post is", "posts are"))
 	require.Equal(t, "-1 entries", Plural(-1, "entry", "entries"))
 }

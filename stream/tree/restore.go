@@ -452,7 +452,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 		return err
 	}
 	if n := len(r.missing); n > 0 {
-		return fmt.Errorf("%s: %d chunks of %d are lacking", r.target, n, len(r.manifest.Chunks()))
+		return fmt.Errorf("%s: chunks are missing: %d of %d", r.target, n, len(r.manifest.Chunks()))
 	}
 	if err := r.finish(ctx); err != nil {
 		return err

@@ -127,7 +127,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	r := begun(t, from.Manifest, target, RestoreOptions{})
 	all := len(from.Manifest.Chunks())
 	require.Len(t, r.Lacks(), all)
-	require.ErrorContains(t, r.Commit(t.Context()), fmt.Sprintf("%d chunks of %d are lacking", all, all))
+	require.ErrorContains(t, r.Commit(t.Context()), fmt.Sprintf("chunks are missing: %d of %d", all, all))
 	fetch(t, r, from, 2)
 	require.Len(t, r.Lacks(), all-2)
 

@@ -309,7 +309,7 @@ func (u *User) lost(v Version) error {
 	case !c.known, !c.there:
 		return fmt.Errorf("%w: manifest is missing, damaged or unreadable", ErrDamaged)
 	case len(lacks) > 0:
-		return fmt.Errorf("%w: %d of %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
+		return fmt.Errorf("%w: chunks are missing or damaged: %d of %d", ErrDamaged, len(lacks), len(c.chunks))
 	}
 	return nil
 }
