@@ -319,8 +319,8 @@ type localCalls struct {
 // waiting.
 func (l *localCalls) add(call localCall, limit int) error {
 	if waiting := l.Len() - l.thisDispatch; waiting >= limit {
-		return errorf("rpc: %v not queued: %d local calls are waiting for a Dispatch; the limit is %d (Config.MaxLocalCalls): %w",
-			call.method, waiting, limit, ErrBacklogFull)
+		return errorf("rpc: %v not queued: %s waiting for a Dispatch; the limit is %d (Config.MaxLocalCalls): %w",
+			call.method, words.Plural(waiting, "local call is", "local calls are"), limit, ErrBacklogFull)
 	}
 	l.Add(call)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/shape"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A lobby tracks a world's connections from their first packet to their end. It also holds the
@@ -399,8 +400,8 @@ func (l *lobby) post(fn func()) error {
 	case l.closed != nil:
 		return errorf("rpc: post to a closed world: %w", ErrClosed)
 	case len(l.inbox.posts) >= l.config.MaxPosts:
-		return errorf("rpc: %d posts are waiting for a Dispatch; the limit is %d (Config.MaxPosts): %w",
-			len(l.inbox.posts), l.config.MaxPosts, ErrBacklogFull)
+		return errorf("rpc: %s waiting for a Dispatch; the limit is %d (Config.MaxPosts): %w",
+			words.Plural(len(l.inbox.posts), "post is", "posts are"), l.config.MaxPosts, ErrBacklogFull)
 	}
 	l.inbox.posts = append(l.inbox.posts, fn)
 	return nil

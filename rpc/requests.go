@@ -12,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A role is the part that a method plays in a request.
@@ -99,8 +100,8 @@ func (w *World) askQuestion(q *inquiry, p any, until time.Time, keep func() any)
 	table := q.table()
 	number, ok := table.Add(q, until)
 	if !ok {
-		return errorf("rpc: %v: %d requests are open; the limit is %d (Config.MaxRequests): %w",
-			m, table.Len(), w.config.MaxRequests, ErrBacklogFull)
+		return errorf("rpc: %v: %s open; the limit is %d (Config.MaxRequests): %w",
+			m, words.Plural(table.Len(), "request is", "requests are"), w.config.MaxRequests, ErrBacklogFull)
 	}
 	q.number = number
 	err = plan.carryOut(a, m, q.number, p, keep)
