@@ -44,7 +44,8 @@ type Handle[I any] struct {
 // several kinds.
 //
 // I is the type of the input. It follows the rules for an RPC's argument. If it has a method
-// Validate() error, that method is called for every input.
+// Validate() error, that method is called for every input. Keep inputs small: a message repeats
+// those of several ticks, and is lost if any of its packets is lost.
 //
 // ticks is the number of simulation ticks per second, from 1 to 240. It is independent of the
 // rates of worlds and frames, but must be the same at both ends. New panics if ticks is out of

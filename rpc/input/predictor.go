@@ -1,10 +1,12 @@
 package input
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -97,10 +99,13 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 //
 // In read, a game reads its keys and immediately simulates the tick with them, which is the
 // prediction. Tick then sends all inputs that the server may still need, in one message with the
-// next Flush.
+// next Flush. It sends at most 64, and if they exceed rpc.Config.Bunch.MaxBunch, fewer of the older
+// ones. With inputs of more than a KiB, a message that is lost may then cost the server some.
 //
-// If Tick returns an error, nothing was sent: either the connection or the actor has ended, or
-// an input was refused. The next Tick sends the inputs again.
+// If Tick returns an error, nothing was sent: either the connection or the actor has ended, or an
+// input was refused by its Validate or because it exceeds MaxBunch by itself, in which case the
+// error wraps bunch.ErrBunchTooLarge. The next Tick sends the inputs again, apart from those that
+// no longer fit.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.epoch.IsZero() {
 		p.epoch = now
@@ -163,7 +168,24 @@ func (p *Predictor[I]) flush(at time.Duration) error {
 	for t := first; t <= p.newest; t++ {
 		p.scratch = append(p.scratch, p.inputOf(t).input)
 	}
-	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.scratch})
+	return p.send(first, p.scratch)
+}
+
+// send sends inputs of consecutive ticks from first on. If they don't fit into a message, it leaves
+// out the older half of them until the rest does. It fails if not even the newest input fits.
+func (p *Predictor[I]) send(first uint64, inputs []I) error {
+	for {
+		err := p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: inputs})
+		if !errors.Is(err, bunch.ErrBunchTooLarge) {
+			return err
+		}
+		omit := (len(inputs) + 1) / 2
+		if omit == len(inputs) {
+			return fmt.Errorf("input: input of tick %d is too large for a message: %w", first, err)
+		}
+		first += uint64(omit)
+		inputs = inputs[omit:]
+	}
 }
 
 // inputOf returns the prediction of a tick, or nil if none was made or it is too old to be stored.
