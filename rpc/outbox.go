@@ -200,8 +200,13 @@ const (
 	// maxUpdatesPerFlush is the number of updates after which a Flush starts no other opening on
 	// the same connection. The machine holds 256 KiB, and counts 64 bytes for each update in
 	// addition to its content. This number of updates therefore fits even with the largest
-	// outbox.Room, and leaves space for hundreds more from the last opening. Updates that don't fit
-	// are handled as if they were lost.
+	// outbox.Room of 96 KiB, and leaves space for 500 more.
+	//
+	// It needn't be checked within an opening, because a single one makes no more than about 300.
+	// Any two successive updates of its fields, of one list or of its calls have more than a
+	// datagram's worth of content together, so the Room allows fewer than 200, and there is one
+	// more for each list, of which a class has at most 64. Updates that don't fit are handled as if
+	// they were lost.
 	maxUpdatesPerFlush = 2000
 
 	// resyncPeriod is the minimum time between two answers to a client that asks for everything
