@@ -47,12 +47,12 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// usedUp reports whether we have no channel numbers left.
-func (c *channels) usedUp() bool { return c.ourNext > maxChannelNumber }
+// exhausted reports whether we have no channel numbers left.
+func (c *channels) exhausted() bool { return c.ourNext > maxChannelNumber }
 
 // create opens our next channel.
 func (c *channels) create(p Priority) (*channel, error) {
-	if c.usedUp() {
+	if c.exhausted() {
 		return nil, fmt.Errorf("bunch: all channel numbers up to %d are used up", maxChannelNumber)
 	}
 	if c.ours >= c.limit {

@@ -105,7 +105,7 @@ func TestAllNumbersUsed(t *testing.T) {
 		c.channels.ourNext = maxChannelNumber + 1 - c.channels.ourNext
 		_, err = c.Open(Normal)
 		require.NoError(t, err)
-		require.True(t, c.UsedUp())
+		require.True(t, c.NumbersExhausted())
 		_, err = c.Open(Normal)
 		require.Error(t, err)
 	}

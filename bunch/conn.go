@@ -165,9 +165,9 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has no channel numbers left, so that it can open no more
-// channels without a new connection.
-func (c *Conn) UsedUp() bool { return c.channels.usedUp() }
+// NumbersExhausted reports whether this side has no channel numbers left. It then can't open any
+// more channels on this connection, because numbers aren't reused.
+func (c *Conn) NumbersExhausted() bool { return c.channels.exhausted() }
 
 // Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If it
 // opens one nevertheless, the connection ends with code. If code is NoError, which is the default,
@@ -220,13 +220,13 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
-// Untaken returns how long flow control has kept the next reliable message of a channel from
+// BlockedFor returns how long flow control has kept the next reliable message of a channel from
 // being sent. It returns 0 if flow control does not hold the message back, or if the peer
 // has stopped answering.
 //
 // If it has been long, the peer's owner does not take messages fast enough, for example because its
 // world has stopped or fallen behind.
-func (c *Conn) Untaken(number uint64) time.Duration {
+func (c *Conn) BlockedFor(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.inOutage() {
 		return 0

@@ -164,18 +164,18 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	}
 	p.run(time10)
 	require.True(t, p.ends[0].flow.blocked)
-	require.InDelta(t, time10.Seconds(), p.ends[0].Untaken(ch).Seconds(), 1)
-	require.Zero(t, p.ends[0].Untaken(0), "control waits for nobody")
+	require.InDelta(t, time10.Seconds(), p.ends[0].BlockedFor(ch).Seconds(), 1)
+	require.Zero(t, p.ends[0].BlockedFor(0), "control waits for nobody")
 	p.ends[0].flow.raise(p.ends[0].flow.limit>>10 + 1)
-	require.Zero(t, p.ends[0].Untaken(ch), "a limit has just come, though it is not enough")
-	require.Zero(t, p.ends[0].Untaken(99), "no such channel")
+	require.Zero(t, p.ends[0].BlockedFor(ch), "a limit has just come, though it is not enough")
+	require.Zero(t, p.ends[0].BlockedFor(99), "no such channel")
 	p.drop = func(int, []byte) bool { return true }
 	p.run(time10)
 	require.True(t, p.ends[0].flow.blocked)
-	require.Zero(t, p.ends[0].Untaken(ch), "the path is silent")
+	require.Zero(t, p.ends[0].BlockedFor(ch), "the path is silent")
 	p.drop = nil
 	p.run(time10)
-	require.NotZero(t, p.ends[0].Untaken(ch))
+	require.NotZero(t, p.ends[0].BlockedFor(ch))
 	p.send(0, 0, Reliable, []byte("control"))
 	p.send(0, ch, Unreliable, []byte("unreliable"))
 	p.run(100 * ms)
@@ -183,7 +183,7 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	require.Equal(t, "unreliable", string(got[len(got)-1].Payload))
 	require.Equal(t, "control", string(got[len(got)-2].Payload))
 	p.run(time10)
-	require.Less(t, p.ends[0].Untaken(ch), time10, "since the last limit")
+	require.Less(t, p.ends[0].BlockedFor(ch), time10, "since the last limit")
 
 	r := newReceiver(t, Config{})
 	var err error

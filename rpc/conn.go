@@ -516,15 +516,15 @@ func (c *Conn) describeOverLimit() string {
 // connection, which calls these are, and what to do about them. The caller holds the link's lock.
 func (c *Conn) describeUnacked() string {
 	var held statnet.Holders
-	var untaken time.Duration
+	var blocked time.Duration
 	for _, channel := range c.channels.sorted() {
 		a := c.channels.byNumber[channel]
 		if o := a.openingOn(c); o != nil {
 			a.listBuffered(&held, o)
-			untaken = max(untaken, c.machine.Untaken(channel))
+			blocked = max(blocked, c.machine.BlockedFor(channel))
 		}
 	}
-	return fmt.Sprintf("%d bytes on this connection, with %s on open channels; %s", c.machine.Stats().Unacked, held.String(), advice(untaken))
+	return fmt.Sprintf("%d bytes on this connection, with %s on open channels; %s", c.machine.Stats().Unacked, held.String(), advice(blocked))
 }
 
 // needsTick reports whether the connection needs a tick even if nothing arrives.

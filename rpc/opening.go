@@ -151,7 +151,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // a new set of numbers when it reconnects. The caller holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
-		if c.machine.UsedUp() {
+		if c.machine.NumbersExhausted() {
 			c.abort(&CloseError{
 				Code:   ServerFull,
 				Reason: "connection has used up its channel numbers: reconnect",

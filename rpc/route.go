@@ -336,22 +336,22 @@ func (a *Actor) describeFull(to *opening, size int) string {
 	a.listBuffered(&held, to)
 	return fmt.Sprintf("call needs %s for %s; %d of %d (Config.Bunch.ReliableBuffer) are in use: %s; %s",
 		words.Plural(bunch.Entries(size), "entry", "entries"), words.Bytes(size),
-		out, slots, held.String(), advice(machine.Untaken(to.channel)))
+		out, slots, held.String(), advice(machine.BlockedFor(to.channel)))
 }
 
-// advice returns what to do about a full buffer. untaken is how long the peer's world has taken no
+// advice returns what to do about a full buffer. blocked is how long the peer's world has taken no
 // message from it.
-func advice(untaken time.Duration) string {
-	if untaken < longUntaken {
+func advice(blocked time.Duration) string {
+	if blocked < longBlocked {
 		return "call less often or unreliably, or use package stream for bulk"
 	}
 	return fmt.Sprintf("the peer is alive, but nothing has driven its world for %v",
-		untaken.Round(100*time.Millisecond))
+		blocked.Round(100*time.Millisecond))
 }
 
-// If the peer's world takes no message for longUntaken, describeFull blames that world. A world
+// If the peer's world takes no message for longBlocked, describeFull blames that world. A world
 // takes everything that has arrived at each tick, and no tick should take that long.
-const longUntaken = time.Second
+const longBlocked = time.Second
 
 // listBuffered adds the calls that haven't been acknowledged to list.
 func (a *Actor) listBuffered(list *statnet.Holders, to *opening) {
