@@ -280,6 +280,10 @@ type Config struct {
 	// MaxConnsPerIdentity is the maximum number of connections per identity; 0 means no limit.
 	// There is never a limit for the empty identity.
 	//
+	// Set it if an identity stands for a player. MaxConnsPerAddress leaves seats to others only
+	// while the player has few addresses. The default can't be lower, because a game may give all
+	// of its guests the same identity.
+	//
 	// A connection beyond the limit closes the oldest with LoginElsewhere, so a player who
 	// reconnects after a crash needn't wait for the old connection to time out. The old
 	// connection ends once Authenticate has accepted the new one. Its OnDisconnect runs before
@@ -304,7 +308,8 @@ type Config struct {
 	// has sent something within the last second or two may still use an equal part of it, and
 	// half of its part for bulk. So if one has many resends, that delays its own unreliable data
 	// and not that of others. The total exceeds WorldRate if the resends and reliable calls of
-	// some connections exceed what the parts of the others leave.
+	// some connections exceed what the parts of the others leave. A player with several
+	// connections has as many parts, which MaxConnsPerIdentity limits.
 	Rate      int // of each connection. UE: CurrentNetSpeed, MaxClientRate
 	WorldRate int // of all connections together
 

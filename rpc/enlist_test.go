@@ -584,3 +584,38 @@ func TestOpenForgetsForgedPackets(t *testing.T) {
 		require.Zero(t, w.HandshakeStats().Open)
 	})
 }
+
+// TestIdentityLeavesSeats: carriers without an address know no limit by address, and stand for an
+// account with many addresses. However often it joins, MaxConnsPerIdentity leaves the other seats
+// to others; without it, the account has all of them.
+func TestIdentityLeavesSeats(t *testing.T) {
+	join := func(limit int) (ann int, bob error) {
+		synctest.Test(t, func(t *testing.T) {
+			world := newTestWorld(t, Config{
+				Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
+				MaxConns:     4, MaxConnsPerIdentity: limit,
+			})
+			n := &network{t: t, server: world}
+			for range 8 {
+				_, _ = n.connect(newTestWorld(t, Config{Token: []byte("ann")}))
+				time.Sleep(2 * time.Second) // until replaced connections have ended
+				n.tick(3)
+			}
+			_, bob = n.connect(newTestWorld(t, Config{Token: []byte("bob")}))
+			n.tick(3)
+			for _, c := range world.Conns() {
+				if c.Identity() == "ann" {
+					ann++
+				}
+			}
+			n.close()
+		})
+		return ann, bob
+	}
+	ann, bob := join(2)
+	require.Equal(t, 2, ann)
+	require.NoError(t, bob)
+	ann, bob = join(0)
+	require.Equal(t, 4, ann)
+	require.ErrorContains(t, bob, "connection limit of 4 reached (Config.MaxConns)")
+}
