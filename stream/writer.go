@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A writer is the goroutine that carries an incoming transfer from the network to the
