@@ -155,7 +155,10 @@ type Message struct {
 	Delivery Delivery
 	Open     bool // first message of a channel that the peer has opened
 	Close    bool // last message of its channel; Payload may be nil
-	Payload  []byte
+
+	// Payload belongs to the caller, who may keep it. It may alias the datagram that was passed to
+	// Receive, and keep all of that alive.
+	Payload []byte
 
 	// Number is the number of the packet that carried a Tracked message. A packet sent later
 	// has a higher number. For other messages, Number is 0.

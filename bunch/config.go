@@ -26,6 +26,7 @@ type Config struct {
 
 	// ReceiveLimit is the maximum number of bytes that reliable messages may hold here until
 	// the owner takes them. The default is 256 KiB, which is also the lowest value allowed.
+	// [Conn.SetReceiveLimit] can raise it later.
 	ReceiveLimit int
 
 	// SendLimit is the maximum amount of memory, in bytes, that reliable messages of play may

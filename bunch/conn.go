@@ -107,7 +107,9 @@ func (l *level) add(ch *channel, bytes int) {
 	}
 }
 
-// NewConn returns a connection that starts at now.
+// NewConn returns one end of a connection that starts at now, without sending anything. It returns
+// an error if config is not valid. Channel 0 is open from the start; others may be opened at once,
+// unless the peer's owner has called Refuse.
 func NewConn(now time.Time, config Config) (*Conn, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -130,7 +132,9 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 func (c *Conn) Params() Params { return c.config.params() }
 
 // Agree applies the limits in the peer's Hello. Each limit becomes the smaller of the two ends'
-// limits, except that the peer may delay its acks for as long as it says.
+// limits, except that the peer may delay its acks for as long as it says. Call it before anything
+// is sent on a channel other than 0. If a limit is invalid, Agree returns an error and changes
+// nothing, and the owner should end the connection.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -142,12 +146,17 @@ func (c *Conn) Agree(peer Params) error {
 	return nil
 }
 
-// Err returns why the connection ended, or nil if it is still open.
+// Err returns why the connection ended, as an *[Error], or nil if it is still open. Once it has
+// ended, Open, Send, Close, Receive and Advance return the same error, and nothing more is sent.
 func (c *Conn) Err() error { return c.err }
 
 // Open opens a channel and returns its number. The peer learns of the channel from its first
 // reliable message, and drops unreliable messages that arrive earlier. The first message should
 // therefore be reliable.
+//
+// Open fails if Config.MaxChannels of this side are open, if the numbers are exhausted (see
+// NumbersExhausted), if the connection has ended, or, except for Bulk, beyond Config.SendLimit.
+// Only the latter ends the connection, and only with OverflowClose.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -174,8 +183,9 @@ func (c *Conn) NumbersExhausted() bool { return c.channels.exhausted() }
 // the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
-// SetPriority changes a channel's priority. It cannot be applied to channel 0, which always
-// goes first.
+// SetPriority changes a channel's priority, also for what is queued on it. It returns an error for
+// channel 0, which always goes first, and ErrClosed for a channel that isn't open. The peer isn't
+// told: each end sends by priorities of its own.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.find(number)
 	switch {

@@ -168,8 +168,8 @@ func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	return nil
 }
 
-// Next returns the next complete message, which counts as consumed. ok is false if there is
-// none.
+// Next returns the next complete message, which counts as consumed. ok is false if there is none.
+// The caller may keep the message and its Payload. To have their memory reused, call Reuse.
 func (c *Conn) Next() (m Message, ok bool) {
 	var one [1]Message
 	n := c.Take(one[:])

@@ -54,6 +54,9 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 // Close queues the last message of a channel, whose payload may be nil. There is always room for
 // it, because other messages leave one entry of the reliable buffer free. Channel 0 cannot be
 // closed.
+//
+// payload is copied, and must fit into one entry. Close returns ErrBunchTooLarge if it doesn't, and
+// ErrClosed if the channel was never opened or is closed already.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err

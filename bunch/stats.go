@@ -71,7 +71,8 @@ func (s *Stats) dropClosed(h header) {
 	}
 }
 
-// Stats returns the counters, along with the current state.
+// Stats returns the counters since the connection began, along with the current state. Its cost
+// doesn't depend on the number of channels.
 func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.LatestRTT = c.congestion.Latest

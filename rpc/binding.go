@@ -84,7 +84,12 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	return &Binding[T]{b, world}
 }
 
-// On makes fn the handler of h. It panics if h belongs to another class or already has a handler.
+// On makes fn the handler of h. It panics if fn is nil, or if h belongs to another class or already
+// has a handler.
+//
+// fn runs on the world's goroutine, in Dispatch, one call at a time. It may keep arg unless that
+// is a [Raw], but not the *Call. While fn runs, no other function of the game does, so a handler
+// that waits for something holds up the world: see [Request.Go] and [World.Post].
 func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -95,8 +100,10 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 // Check makes fn decide, before the handler of h runs, whether the caller may make this call
 // now. h is a *[ServerRPC], or a *[Request] to the server.
 //
-// An error closes the caller's connection with [ValidationFailed]. If the call of an honest
-// client may simply come too late, refuse it in the handler instead.
+// fn runs on the world's goroutine, after the argument's Validate. An error closes the caller's
+// connection with [ValidationFailed] and a reason that contains the names of the actor's class and
+// method and the error's text. If the call of an honest client may simply come too late, refuse it
+// in the handler instead. Calls that the server itself makes aren't checked.
 //
 // The caller saw other actors as they were about a round trip ago, and how long ago differs from
 // actor to actor. A check of a distance must therefore use the positions that the caller saw, or it

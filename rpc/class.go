@@ -57,15 +57,16 @@ type Class struct {
 type ClassOption func(*Class)
 
 // UpdateRate limits how many times per second, on average, Flush compares the states of an actor.
-// By default, every Flush compares them. The tick rate need not be a multiple of the rate. UE:
-// NetUpdateFrequency.
+// By default, every Flush compares them. The tick rate need not be a multiple of the rate.
+// UpdateRate panics unless perSecond is above 0. UE: NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
 	mustBePositive("UpdateRate", perSecond)
 	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
 // UpdatePriority sets how fast an actor's urgency grows while its states are waiting because the
-// path or the rate can't take everything at once. The default is 1.
+// path or the rate can't take everything at once. The default is 1. UpdatePriority panics unless p
+// is above 0.
 //
 // If a client sees actors by distance (see [At]), the priority falls from p at the client's
 // view to a fifth of p at the cull distance and beyond. UE: NetPriority, which is 3 for
@@ -89,7 +90,8 @@ func CullDistance(d float32) ClassOption {
 }
 
 // NewClass declares a class. Both ends must declare the same classes, because the handshake
-// compares them. NewClass panics if the name is not valid or an option is nil.
+// compares them. A name has 1 to 128 bytes, without spaces, colons and control characters. NewClass
+// panics if the name is not valid or an option is nil.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
 	c := &Class{

@@ -149,7 +149,8 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return nil
 }
 
-// RTT returns the smoothed round trip time, or 0 before the first sample.
+// RTT returns the smoothed round trip time, without the peer's ack delay, or 0 before the first
+// sample. It is cheaper than [Conn.Stats]. UE: AvgLag.
 func (c *Conn) RTT() time.Duration {
 	if c == nil {
 		return 0
@@ -681,7 +682,9 @@ func (ch Channel) Gate() (gate string) {
 }
 
 // Watch makes Run tick once as soon as the reliable buffer has fewer than out entries in use and
-// QueueTime is at most queued.
+// QueueTime is at most queued, or if nothing in the buffer is in use. It fires once and replaces an
+// earlier Watch of the channel. Without [World.Run], or if the channel closes first, nothing
+// happens.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	ch.withMachine(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

@@ -91,7 +91,7 @@ const (
 	// that all reliable messages together held more than Config.SendLimit or SendBudget.
 	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
 
-	// ConnectionTimeout means that the peer stopped sending.
+	// ConnectionTimeout means that nothing came from the peer for Config.IdleTimeout.
 	ConnectionTimeout = Code(bunch.ConnectionTimeout)
 )
 
@@ -208,9 +208,9 @@ func (c Code) String() string {
 // A CloseError says why a connection ended. errors.Is(e, ErrClosed) is true for every CloseError.
 type CloseError struct {
 	Code   Code
-	Reason string
-	Remote bool  // the peer closed the connection
-	cause  error // returned by Unwrap; nil if there is none
+	Reason string // of at most 256 bytes if Remote; then any bytes that the peer chose
+	Remote bool   // the peer closed the connection
+	cause  error  // returned by Unwrap; nil if there is none
 }
 
 func (e *CloseError) Error() string {

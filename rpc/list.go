@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // A List is an ordered map that the server replicates item by item. It is a field of one of the
@@ -25,7 +26,8 @@ type List[K comparable, V any] struct{ items keyed.List[K, V] }
 // Len returns the number of items.
 func (l *List[K, V]) Len() int { return l.items.Len() }
 
-// Get returns the value of a key.
+// Get returns the value of a key, or false if the list doesn't have it. Don't change what the value
+// refers to, such as the elements of a slice, because only [List.Set] notices changes.
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
 // All yields the items in the order in which their keys were first set. The list may change
@@ -43,8 +45,8 @@ func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 // gets the item: [Spawn] fails, or the next Flush logs the error.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
-		return errorf("rpc: Set of new key %v: list has %d keys; the limits are %d at a time and %d in its lifetime: %w",
-			key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
+		return errorf("rpc: Set of new key %v: list has %s; the limits are %d at a time and %d in its lifetime: %w",
+			key, words.Plural(l.Len(), "key", "keys"), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
 	}
 	return nil
 }

@@ -39,7 +39,9 @@ type Listener struct {
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for
-// world. config must have a certificate.
+// world. config must have a certificate, and Listen sets its ALPN. All classes must be bound before
+// the first Listen. A world may have several listeners. Listen fails with [ErrWrongRole] if the
+// world is a client, and with [ErrClosed] if it is closed.
 //
 // If a server restarts with the same certificate, it resets the connections from its previous
 // process (RFC 9000, section 10.3). Clients notice when they next send something, which is within

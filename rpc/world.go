@@ -87,7 +87,12 @@ func init() {
 	extend.NameOf = func(conn any) string { return conn.(*Conn).name() }
 }
 
-// NewWorld returns a world without connections. It returns an error if config is not valid.
+// NewWorld returns a world without connections. It returns an error if config is not valid, which
+// names the field, its value and the limit.
+//
+// The world copies config, but not what it refers to, such as Token and DoS, which must not change
+// any more. LogLevel may change. A world has no goroutine of its own until it has a connection or a
+// listener. Nothing must be freed if it never has one.
 func NewWorld(config Config) (*World, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

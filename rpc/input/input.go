@@ -143,7 +143,9 @@ func micros(d time.Duration) int32 {
 // Serve registers where to store the inputs of h that arrive at the server: in the queue that where
 // returns for the object. where is called for every message.
 //
-// In a client's world Serve does nothing, so both ends may share the code that calls it.
+// In a client's world Serve does nothing, so both ends may share the code that calls it. It panics
+// if b has a Serve of h already. Each object needs a queue of its own, which where must always
+// return.
 func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queue[I]) {
 	rpc.On(b, h.inputs, func(object T, call *rpc.Call, message batch[I]) {
 		where(object).receive(h, call, message)

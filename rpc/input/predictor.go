@@ -82,7 +82,7 @@ type PredictorStats struct {
 }
 
 // Predictor returns a predictor for an actor that this client owns. The package comment says
-// when to make one.
+// when to make one. It takes memory for two seconds of inputs at once, and needn't be closed.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{
 		handle:      h,
@@ -98,9 +98,12 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 // tick is known, which takes a round trip, read is not called.
 //
 // In read, a game reads its keys and immediately simulates the tick with them, which is the
-// prediction. Tick then sends all inputs that the server may still need, in one message with the
-// next Flush. It sends at most 64, and if they exceed rpc.Config.Bunch.MaxBunch, fewer of the older
-// ones. With inputs of more than a KiB, a message that is lost may then cost the server some.
+// prediction. The predictor keeps the input for [Predictor.After], so what it refers to must not
+// change any more.
+//
+// Tick then sends all inputs that the server may still need, in one message with the next Flush. It
+// sends at most 64, and if they exceed rpc.Config.Bunch.MaxBunch, fewer of the older ones. With
+// inputs of more than a KiB, a message that is lost may then cost the server some.
 //
 // If Tick returns an error, nothing was sent: either the connection or the actor has ended, or an
 // input was refused by its Validate or because it exceeds MaxBunch by itself, in which case the
@@ -197,7 +200,8 @@ func (p *Predictor[I]) inputOf(tick uint64) *prediction[I] {
 }
 
 // After yields the inputs of all ticks after the given one, oldest first. A game uses them to
-// simulate again from the server's outcome of that tick. Inputs are stored for two seconds.
+// simulate again from the server's outcome of that tick. Inputs are stored for two seconds, or for
+// 64 ticks if that is longer. Older ones are left out without an error.
 // UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {

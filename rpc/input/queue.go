@@ -59,7 +59,8 @@ type QueueStats struct {
 // Take returns the input for the tick that the server simulates now. ok reports whether the input
 // arrived in time. now is the time of the current Dispatch.
 //
-// If the input did not arrive in time, Take returns the newest input before it, or the zero I if
+// The queue keeps the input for two seconds, so what it refers to must not change. If the input did
+// not arrive in time, Take returns the newest input before it, or the zero I if
 // there is none yet. A game may repeat that input, but stop after some ticks: see
 // [QueueStats].Repeated.
 //
