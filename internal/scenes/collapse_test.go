@@ -526,15 +526,16 @@ func TestSpells(t *testing.T) {
 }
 
 // TestARateThatComesBack plays a path that falls to a fifth of its rate for 200 ms, again and
-// again. The queue from the slow time was drained to its end, at half of the slow rate, so the path
-// stood idle for half of the fast time: transfers took 2.6 times the ideal, 1.9 times New Reno's.
+// again. The queue from the slow time was drained to its end, at half of the slow rate, so the
+// path stood idle for half of the fast time: transfers took 2.6 times the ideal, 1.9 times New
+// Reno's.
 func TestARateThatComesBack(t *testing.T) {
 	require.Less(t, medianTime(t, "change: 50 Mbit/s, a fifth of it every other 200 ms"), 2.0)
 }
 
-// TestASwiftLookAfterALowTrain plays a train that showed a third of the path's rate. The look after
-// the first flight lasts for a fifth of a round trip, and was in vain if the ack of its last packets
-// acked later packets, too: transfers took 1.27 times the ideal.
+// TestASwiftLookAfterALowTrain plays a train that showed a third of the path's rate. The look
+// after the first flight lasts for a fifth of a round trip, and was in vain if the ack of its last
+// packets acked later packets, too: transfers took 1.27 times the ideal.
 func TestASwiftLookAfterALowTrain(t *testing.T) {
 	require.Less(t, medianTime(t, "start: 4096 KiB after a train that lied by 0.3"), 1.2)
 }
