@@ -1,6 +1,9 @@
 package recovery
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// The queue that bulk (the traffic of transfers) may build on the path is limited to slack and
@@ -94,12 +97,8 @@ func (g *Gate) learnFromPause(now time.Duration) {
 
 // Held is called when an ack ends an outage (see RTT.Held). The path may have changed meanwhile, so
 // the start begins again, but gently, and a drain finds out whether round trips are longer now.
-// Before the first round trip there is nothing to begin again.
 func (g *Gate) Held(now, least time.Duration) {
 	g.RTT.Held(now, least)
-	if !g.Known() {
-		return
-	}
 	g.rate.restart(now)
 	g.begin(start{gentle: true})
 	g.drain = drain{}
@@ -165,7 +164,7 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	g.watch.addRate(g.rate.value)
 	if !m.limited || !g.rate.trickles(m, g.Min) { // the sample may have changed what a trickle is
 		g.start.addTrip(g.Adjusted, g.Min+startQueue(g.Min)+g.allowance())
-		g.start.over = g.start.over || g.queueStands()
+		g.start.over = g.start.over || g.queueEndsStart()
 	}
 	if g.watch.batch != g.Rounds {
 		g.watch.addBatch(g.Rounds, !limited && g.start.over && g.showsQueue(g.Recent))
@@ -177,6 +176,17 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 		g.drain.addTrip(g.Adjusted, m)
 		g.endDrain(now)
 	}
+}
+
+// queueEndsStart reports whether a queue stands that ends the start. One round trip isn't enough to
+// end a gentle start, because on a lossy path it may be long only because an ack was lost, and the
+// rate is then far too low. Since the window is at most twice what the path holds, a gentle start
+// can wait for the next ones.
+func (g *Gate) queueEndsStart() bool {
+	if g.start.gentle {
+		return g.start.trips >= startSamples && g.showsQueue(slices.Min(g.start.latest[:]))
+	}
+	return g.queueStands()
 }
 
 // wantsDrain reports whether it is time for a drain.

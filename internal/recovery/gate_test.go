@@ -421,3 +421,30 @@ func TestAnOutageBeginsAnew(t *testing.T) {
 		require.Less(t, g.now, 5*time.Second, "it's longer")
 	}
 }
+
+// TestOneLongRoundTripEndsNoGentleStart: after an outage, one ack that was lost ended the start. On
+// a path of 50 Mbit/s that loses 10 %, the rate then stayed at a fifth of that.
+func TestOneLongRoundTripEndsNoGentleStart(t *testing.T) {
+	var g gateTest
+	g.round(10_000, 100*ms)
+	g.now += 3 * time.Second
+	g.Held(g.now, 0)
+	g.now++
+	bytes := 20_000
+	round := func(rtt time.Duration) {
+		g.round(bytes, rtt)
+		bytes *= 2
+	}
+	round(100 * ms)
+	require.True(t, g.start.gentle)
+	for range 3 {
+		round(250 * ms)
+		require.False(t, g.start.over)
+	}
+	round(100 * ms)
+	for range startSamples {
+		require.False(t, g.start.over)
+		round(250 * ms)
+	}
+	require.True(t, g.start.over, "a queue stands")
+}

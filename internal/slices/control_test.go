@@ -443,5 +443,6 @@ func TestOutageInTheFirstRoundTrip(t *testing.T) {
 		require.NoError(t, p.RunFor(5500*time.Millisecond))
 		require.Less(t, a.control.gate.Smoothed, 500*time.Millisecond)
 		require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == 100 }))
+		require.Less(t, p.Now().Sub(netsim.Epoch), 12*time.Second)
 	}
 }
