@@ -124,7 +124,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 		//
 		// We check the time rather than the number of timeouts, because a suspended process
 		// doesn't run any timers.
-		c.congestion.Held(t, 0)
+		c.congestion.OutageEnded(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {

@@ -95,9 +95,10 @@ func (g *Gate) learnFromPause(now time.Duration) {
 	g.minAt = now
 }
 
-// Held is called when an ack ends an outage (see RTT.Held). The path may have changed meanwhile, so
-// the start begins again, but gently, and a drain finds out whether round trips are longer now.
-func (g *Gate) Held(now, least time.Duration) {
+// OutageEnded is called when an ack ends an outage. least is as for RTT.Held. The path may have
+// changed meanwhile, so the start begins again, but gently, and a drain finds out whether round
+// trips are longer now.
+func (g *Gate) OutageEnded(now, least time.Duration) {
 	g.RTT.Held(now, least)
 	g.rate.restart(now)
 	g.begin(start{gentle: true})

@@ -388,7 +388,7 @@ func TestWhatAnOutageHoldsUpShowsNoQueue(t *testing.T) {
 	g.round(20_000, 100*ms)
 	sent, mark := g.now, g.Sent(g.now, 0)
 	g.now += 3 * time.Second
-	g.Held(g.now, time.Second)
+	g.OutageEnded(g.now, time.Second)
 	g.RTT.Update(g.now, g.now-sent, 0)
 	g.Acked(g.now, &mark, 1000)
 	g.Measure(g.now, sent, &mark)
@@ -413,7 +413,7 @@ func TestAnOutageBeginsAnew(t *testing.T) {
 	}
 	require.True(t, g.start.over)
 	g.now += time.Second
-	g.Held(g.now, 0)
+	g.OutageEnded(g.now, 0)
 	require.False(t, g.start.over)
 	require.InDelta(t, 2*100_000, g.Window(1000), 1, "gently")
 	for g.now += 1; g.Min < 300*ms; {
@@ -428,7 +428,7 @@ func TestOneLongRoundTripEndsNoGentleStart(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)
 	g.now += 3 * time.Second
-	g.Held(g.now, 0)
+	g.OutageEnded(g.now, 0)
 	g.now++
 	bytes := 20_000
 	round := func(rtt time.Duration) {

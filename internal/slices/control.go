@@ -155,7 +155,7 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 func (c *control) endOutage(t time.Duration) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.usualPTO = c.gate.PTO(ackDelay)
-		c.gate.Held(t, maxHeldRTT)
+		c.gate.OutageEnded(t, maxHeldRTT)
 	}
 }
 
