@@ -15,7 +15,7 @@ const (
 
 	// ackEvery is the number of ack-eliciting packets after which an ack is sent immediately. RFC
 	// 9000, section 13.2.2, recommends an ack for every second packet. Fewer are enough here,
-	// because a sender of bulk asks for more acks whenever it needs them (see wantsAck).
+	// because a sender of bulk asks for more acks whenever it needs them (see bulkWantsAck).
 	ackEvery = 8
 
 	// gapAckInterval is the minimum time between two acks that report gaps. RFC 9000, section

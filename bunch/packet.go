@@ -16,8 +16,8 @@ const (
 	fullDatagram = 1404
 
 	// playDatagram is the maximum size of a packet with play (the game's own traffic), which
-	// fills an ordinary sealed packet. Play doesn't go into jumbo packets, where it would have to
-	// wait until the bulk beside it is transmitted.
+	// fills an ordinary sealed packet. Play never shares a jumbo packet with bulk, which would
+	// delay it.
 	playDatagram = 1420
 
 	// minPiece is the minimum size of a piece cut from an entry. The header of a piece takes
@@ -37,8 +37,23 @@ type builder struct {
 	allowed   allowance   // which messages may be sent for the first time
 	record    *sentPacket // what we have to remember about the packet
 
-	bunches int              // in the packet
-	content recovery.Content // kinds of traffic in the packet
+	bunches int              // number of bunches added so far
+	content recovery.Content // kinds of traffic added so far
+
+	// What building the packet has changed, as it was before, for abandon.
+	nextBefore       uint64     // the number of the next packet
+	unreportedBefore unreported // what appendAcks has changed
+}
+
+// abandon drops a packet that has turned out to be empty, and undoes what building it has changed.
+//
+// Only the record and the acks must be undone. An empty packet has sent nothing that was queued,
+// and if filling it has dropped stale messages, or has found that flow control blocks, that's true
+// without the packet, too.
+func (b *builder) abandon(sent *sentPackets, received *received) {
+	sent.truncate(b.nextBefore)
+	received.unreported = b.unreportedBefore
+	*b = builder{}
 }
 
 // room returns the number of bytes left in the packet.
@@ -68,7 +83,7 @@ func (b *builder) setFlag(flag byte) { b.buf[b.start+1] |= flag }
 func (b *builder) hasFlag(flags byte) bool { return b.buf[b.start+1]&flags != 0 }
 
 // AppendPacket appends the next packet, of at most size bytes, to buf and returns its number.
-// There is no packet if size is below 1,163.
+// There is no packet if size is below 1,163 (minDatagram).
 //
 // AppendPacket must be called until ok is false, which means that there is nothing to send before
 // NextTimeout or a call to another method.
@@ -96,7 +111,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	}
 
 	// Build the packet speculatively, because all of the bunches may turn out to be held back.
-	next, unreported := c.sent.Next, c.received.unreported
+	next := c.sent.Next
 	c.skipNumber(t)
 	c.build = builder{
 		buf:       buf,
@@ -105,26 +120,28 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		bulkLimit: len(buf) + size,
 		allowed:   allowed,
 		record:    c.sent.add(),
+
+		nextBefore:       next,
+		unreportedBefore: c.received.unreported,
 	}
 	c.appendHeader(t, hasBunches)
 	if hasBunches {
 		c.fill()
 	}
 	if c.build.bunches == 0 && !required {
-		// The packet isn't needed after all, so undo what building it has changed.
-		c.sent.truncate(next)
-		c.received.unreported = unreported
+		c.build.abandon(&c.sent, &c.received)
 		c.idle()
 		return buf, 0, false
 	}
-	return c.finishPacket(t)
+	packet, number = c.finishPacket(t)
+	return packet, number, true
 }
 
 // mustSend reports whether a packet must be sent even if there are no bunches for it: a probe,
 // a keep-alive, an ack that is due, or a higher limit. Of these, a cork delays only the limit,
 // and by no more than AckDelay.
 func (c *Conn) mustSend(t time.Duration) bool {
-	limitDue := c.flow.updateDue && c.cork.open() || t >= c.corkedLimitAt()
+	limitDue := c.flow.updateDue && (c.cork.open() || t >= c.corkedLimitAt())
 	return c.needsAckNow() || c.keepAliveDue || t >= c.received.ackAt() || limitDue
 }
 
@@ -194,63 +211,58 @@ func (c *Conn) appendHeader(t time.Duration, hasBunches bool) {
 	}
 }
 
-// finishPacket completes the header, and records what we need to know when the packet is
-// acknowledged or lost, or when Unsent takes it back.
-func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok bool) {
+// finishPacket returns the finished packet and its number. It decides whether the packet asks for
+// an ack, and records what we need to know when the packet is acknowledged or lost, or when Unsent
+// takes it back.
+func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64) {
 	b := &c.build
 	p := b.record
 	p.at = t
 	p.size = len(b.buf) - b.start
+	number = c.sent.Next - 1
 	if b.bunches > 0 {
 		c.sent.countBunches(p)
-	}
-	if p.acks {
-		c.received.ackSent(t)
-	}
-
-	// Decide whether the packet asks for an ack.
-	if b.bunches == 0 {
+	} else {
 		c.finishBare()
-	}
-	if c.needsAckNow() {
-		b.setFlag(flagAckNow)
 	}
 	if b.bunches > 0 || b.hasFlag(flagPing|flagLimit) {
 		c.putInFlight(t)
 	}
 
-	// This packet satisfies whatever required a packet.
+	// The packet satisfies whatever required one (see mustSend).
+	if p.acks {
+		c.received.ackSent(t)
+	}
+	if p.limit {
+		c.flow.limitSent(number)
+	}
 	if c.loss.probes > 0 {
 		p.probe = true
 		c.loss.probes--
 		c.stats.ProbesSent++
 	}
-	if p.limit {
-		c.flow.limitSent(c.sent.Next - 1)
-	}
 	c.flow.askDue, c.keepAliveDue = false, false
+
+	c.skips.packetSent(number)
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
-
-	packet = b.buf
-	number = c.sent.Next - 1
-	c.skips.packetSent(number)
 	if c.traced() {
 		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == inFlight})
 	}
+	packet = b.buf
 	c.content = b.content
 	c.build = builder{}
 	if len(c.watched) > 0 {
 		c.checkWatches() // fewer bytes are waiting now
 	}
-	return packet, number, true
+	return packet, number
 }
 
-// putInFlight records that the packet is in flight and elicits an ack, and decides whether it asks
-// for that ack at once.
+// putInFlight records that the packet is in flight and elicits an ack, and then decides whether it
+// asks for that ack at once. That depends on how full the window is, this packet included.
 func (c *Conn) putInFlight(t time.Duration) {
-	p, hasBulk := c.build.record, c.build.content.Bulk
-	if hasBulk {
+	p := c.build.record
+	if c.build.content.Bulk {
 		c.congestion.BulkSent(t)
 	}
 	p.mark = c.congestion.Sent(t, c.sent.bytesInFlight)
@@ -258,23 +270,25 @@ func (c *Conn) putInFlight(t time.Duration) {
 		c.loss.silentSince = t
 	}
 	c.sent.packetSent(p, t)
+	c.received.acksOnly = 0
 	if c.path.lossy(c.sent.lossRate) {
 		c.repeats.note(p)
 	}
-	c.received.acksOnly = 0
 
-	if hasBulk {
+	// A datagram of another protocol may overtake a packet without bulk (see Overtaken).
+	wantsAck := t < c.loss.othersUntil
+	if c.build.content.Bulk {
 		c.repeatTail(p)
 		c.sent.bulkSinceAckNow++
-		if c.wantsAck() {
+		wantsAck = c.bulkWantsAck()
+		if wantsAck {
 			c.sent.bulkSinceAckNow = 0
-			c.build.setFlag(flagAckNow)
 		}
-	} else if t < c.loss.othersUntil {
-		// A datagram of another protocol may overtake it (see Overtaken).
+	}
+	p.ackNow = wantsAck || c.needsAckNow()
+	if p.ackNow {
 		c.build.setFlag(flagAckNow)
 	}
-	p.ackNow = c.build.hasFlag(flagAckNow)
 }
 
 // acksPerWindow is the number of packets with bulk in each window that ask for an ack at once. QUIC
@@ -282,14 +296,15 @@ func (c *Conn) putInFlight(t time.Duration) {
 // window grows more slowly. With 8 acks per window, it grew only half as fast.
 const acksPerWindow = 16
 
-// wantsAck reports whether the packet with bulk that was just put in flight should ask for an
+// bulkWantsAck reports whether the packet with bulk that was just put in flight should ask for an
 // ack at once.
 //
-// It should once per interval, which is never shorter than two packets. A small window then opens
-// as steadily as QUIC's, where every second packet is acknowledged (RFC 9000, section 13.2.2). It
-// also should if the window is full with so few packets in flight that the peer would otherwise
-// wait for its ack delay before it acknowledges them.
-func (c *Conn) wantsAck() bool {
+// One packet per interval asks for an ack. So does every packet while the window is full but too
+// few packets are in flight for the peer to acknowledge them before its ack delay is over.
+//
+// The interval is never shorter than two packets, so that a small window opens as steadily as
+// QUIC's, where every second packet is acknowledged (RFC 9000, section 13.2.2).
+func (c *Conn) bulkWantsAck() bool {
 	interval := max(2, c.congestion.Window(fullDatagram)/(acksPerWindow*fullDatagram))
 	stuck := c.sent.packetsInFlight < 2*ackEvery && !c.windowOpen()
 	return c.sent.bulkSinceAckNow >= interval || stuck
