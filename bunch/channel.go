@@ -273,6 +273,9 @@ const (
 	maxSlack = 64
 )
 
+// hasSpare reports whether there's memory for release to free.
+func (q *queue[T]) hasSpare() bool { return q.len() == 0 && q.cap() > 0 }
+
 // release frees the memory, provided that the queue is empty.
 func (q *queue[T]) release() {
 	if q.len() == 0 {

@@ -39,8 +39,9 @@ func (p *pathState) lossy(measured float64) bool {
 // detects losses and paces packets itself.
 func (p *pathState) isEvidence(number uint64) bool { return !p.Fates && number >= p.firstOwn }
 
-// foreignLostAt returns when to call loseForeign.
-func (p *pathState) foreignLostAt() time.Duration {
+// foreignOverdueAt returns when to call loseForeign, because the acks of foreign packets are
+// overdue.
+func (p *pathState) foreignOverdueAt() time.Duration {
 	if p.foreignUntil == 0 {
 		return never
 	}
@@ -127,10 +128,12 @@ func (c *Conn) loseForeign(t time.Duration) {
 	}
 }
 
-// loseArrived gives up on the oldest packet in flight, although the carrier reported that it
-// arrived. If the peer had kept the packet's contents, it would have acknowledged them within
+// loseUnkept gives up on packets that the peer hasn't kept, although the carrier reported that they
+// arrived. If the peer had kept a packet's contents, it would have acknowledged them within
 // recovery.KeepTime.
-func (c *Conn) loseArrived(t time.Duration) {
-	n, _ := c.sent.firstInFlight()
-	c.losePacket(t, n, c.sent.At(n))
+func (c *Conn) loseUnkept(t time.Duration) {
+	for t >= c.sent.unkeptAt() {
+		n, _ := c.sent.firstInFlight()
+		c.losePacket(t, n, c.sent.At(n))
+	}
 }

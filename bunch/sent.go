@@ -189,6 +189,11 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	p.fate = f
 }
 
+// hasSpare reports whether there's memory for Shrink to free once the records have expired, which
+// they all do while nothing is in flight. The memory for initialSent records doesn't count, because
+// the next keep-alive needs it again.
+func (s *sentPackets) hasSpare() bool { return s.packetsInFlight == 0 && s.Cap() > initialSent }
+
 // truncate undoes add for a packet that wasn't sent after all, and for the skipped number before
 // it, if there is one. next becomes the number of the next packet.
 func (s *sentPackets) truncate(next uint64) {
@@ -242,9 +247,9 @@ func (s *sentPackets) firstInFlight() (n uint64, ok bool) {
 	return s.undecided, s.undecided < s.Next
 }
 
-// arrivedLostAt returns when to declare the oldest packet in flight lost although the carrier has
-// reported its arrival. If the packet hasn't arrived, that is left to the other timers.
-func (s *sentPackets) arrivedLostAt() time.Duration {
+// unkeptAt returns when to call loseUnkept, which is for the oldest packet in flight if the carrier
+// has reported its arrival. If the packet hasn't arrived, that is left to the other timers.
+func (s *sentPackets) unkeptAt() time.Duration {
 	n, ok := s.firstInFlight()
 	if !ok || s.At(n).arrived == 0 {
 		return never

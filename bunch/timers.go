@@ -23,7 +23,8 @@ const (
 // Advance runs the timers that have expired by now. It returns an error if the connection has
 // ended, for example because the peer acknowledged nothing for Config.IdleTimeout.
 //
-// A new timer must be added to NextTimeout as well.
+// A new timer must be added to NextTimeout as well. The timers aren't in a table that both could
+// walk, because NextTimeout would then take half as long again, and it's called for each packet.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -35,12 +36,14 @@ func (c *Conn) Advance(now time.Time) error {
 	if t >= c.loss.nextAt() {
 		c.detectLosses(t)
 	}
-	if t >= c.path.foreignLostAt() {
+	if t >= c.path.foreignOverdueAt() {
 		c.loseForeign(t)
 	}
-	for t >= c.sent.arrivedLostAt() {
-		c.loseArrived(t)
+	if t >= c.sent.unkeptAt() {
+		c.loseUnkept(t)
 	}
+
+	// Decide what the next packet must do.
 	if t >= c.ptoAt() {
 		c.probe()
 	}
@@ -48,6 +51,7 @@ func (c *Conn) Advance(now time.Time) error {
 		c.flow.ask()
 	}
 	c.keepAliveDue = t >= c.sent.keepAliveAt(c.config.KeepAlive)
+
 	if err := c.timedOut(t); err != nil {
 		return c.fail(err)
 	}
@@ -69,8 +73,8 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	next := min(
 		// The timers of Advance.
 		c.loss.nextAt(),
-		c.path.foreignLostAt(),
-		c.sent.arrivedLostAt(),
+		c.path.foreignOverdueAt(),
+		c.sent.unkeptAt(),
 		c.ptoAt(),
 		c.limitProbeAt(),
 		c.sent.keepAliveAt(c.config.KeepAlive),
@@ -125,18 +129,20 @@ func (c *Conn) idleAt() time.Duration {
 	return c.loss.silentSince + c.config.IdleTimeout
 }
 
-// hasSpare reports whether there's memory for trim to free, now or later.
-func (c *Conn) hasSpare() bool {
-	return c.blocks.hasSpare() || c.payloads.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() ||
-		c.rings.hasSpare() || c.ready.spare.hasSpare() || c.assemblies.spare != nil
-}
-
 // trimAt returns when trim runs next.
 func (c *Conn) trimAt() time.Duration {
 	if c.blocks.hasSpareOfBulk() {
 		return c.trimmedAt + trimBulkAfter
 	}
 	return c.trimmedAt + trimAfter
+}
+
+// hasSpare reports whether there's memory for trim to free, now or later. It and trim must cover
+// the same parts.
+func (c *Conn) hasSpare() bool {
+	return c.blocks.hasSpare() || c.payloads.hasSpare() || c.rings.hasSpare() || c.ready.spare.hasSpare() ||
+		c.tracked.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() || c.assemblies.spare != nil ||
+		c.sent.hasSpare()
 }
 
 // trim frees memory that hasn't been used since the last call. As a result, a connection's memory

@@ -339,6 +339,44 @@ func TestTrimOfAnAssembly(t *testing.T) {
 	require.Nil(t, r.assemblies.spare)
 }
 
+// TestTrimOfEachPart: no matter which part has spare memory, a trim is due, and frees it. If the
+// other parts had none, an idle connection used to keep the memory of fates and of records.
+func TestTrimOfEachPart(t *testing.T) {
+	for part, fill := range map[string]func(c *Conn){
+		"blocks": func(c *Conn) { c.blocks.put(c.blocks.get(1)) },
+		"pieces": func(c *Conn) { c.payloads.blocks.put(c.payloads.blocks.get(EntryBytes)) },
+		"rings":  func(c *Conn) { c.rings.put(make([]entry, 4)) },
+		"ready":  func(c *Conn) { c.ready.spare.put(new(readyBlock)) },
+		"fates": func(c *Conn) {
+			c.queueFate(1, true)
+			c.Fates(make([]Fate, 1))
+		},
+		"repairs":    func(c *Conn) { c.repairs.memory = make([]byte, 1) },
+		"restorer":   func(c *Conn) { c.restorer.sets = make([]*repairSet, 0, 1) },
+		"assemblies": func(c *Conn) { c.assemblies.spare = new(assembly) },
+		"records": func(c *Conn) {
+			for range initialSent + 1 {
+				c.sent.Push(initialSent)
+			}
+		},
+	} {
+		r := newReceiver(t, Config{})
+		require.False(t, r.hasSpare(), part)
+		fill(r.Conn)
+		require.True(t, r.hasSpare(), part)
+		for range 2 {
+			at, due := r.NextTimeout()
+			require.True(t, due, part)
+			require.NoError(t, r.Advance(at))
+			if !r.hasSpare() {
+				break
+			}
+		}
+		_, due := r.NextTimeout()
+		require.False(t, due, part)
+	}
+}
+
 // TestTrimOfBulk: the memory of bulk that was in flight is freed within two seconds, except for
 // what play may need.
 func TestTrimOfBulk(t *testing.T) {

@@ -32,6 +32,9 @@ type tracked struct {
 	missed  bool                  // a message from the peer was dropped for lack of room
 }
 
+// hasSpare reports whether there's memory for release to free.
+func (t *tracked) hasSpare() bool { return t.waiting.hasSpare() || t.fates.hasSpare() }
+
 // release frees the memory of queues that are empty.
 func (t *tracked) release() {
 	t.waiting.release()
