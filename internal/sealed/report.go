@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxRuns is the maximum number of runs in a report. 191 runs leave room for 95 gaps, which
-	// is enough for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
+	// is enough for up to 200 Mbit/s of full packets with 3 in 10 arriving 25 ms late.
 	//
 	// Packets below the oldest gap don't fit, but earlier reports listed them, unless they arrived
 	// late. Late packets have to wait for a later report (see reporter.fill).
@@ -25,6 +25,10 @@ const (
 
 	// maxReportHeader is the maximum size of a report before its runs and deltas.
 	maxReportHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
+
+	// deltaRoom is the number of bytes in a report that the runs leave free for deltas, enough
+	// for the second largest packet's delta even if it arrived two minutes earlier.
+	deltaRoom = 4
 
 	// minReport is the number of bytes that must be free in a packet before we add a report. It's
 	// enough for two runs and deltaRoom bytes of deltas.
@@ -55,6 +59,9 @@ const (
 // If there are too many runs for one report, a later report continues below it. That report starts
 // at an older packet and has no deltas, but its clock and delay still belong to the largest number
 // received.
+//
+// A session uses one report over and over, for those it sends and those it receives. The lists are
+// arrays, so that this allocates nothing.
 type report struct {
 	largest uint32        // low 32 bits of the largest number listed
 	clock   uint64        // its arrival on the receiver's clock; low 48 bits, see unwrapClock
@@ -75,11 +82,9 @@ func (rp *report) appendFrame(b []byte) []byte {
 	b = append(b, frameFeedback)
 	b = binary.BigEndian.AppendUint32(b, rp.largest)
 	b = binary.AppendUvarint(b, uint64(min(max(rp.delay/clockUnit, 0), math.MaxUint32)))
-
-	// The clock's 48 bits, in two steps.
-	b = binary.BigEndian.AppendUint16(b, uint16(rp.clock>>32))
-	b = binary.BigEndian.AppendUint32(b, uint32(rp.clock))
-
+	var clock [8]byte
+	binary.BigEndian.PutUint64(clock[:], rp.clock)
+	b = append(b, clock[len(clock)-clockBytes:]...)
 	b = append(b, byte(rp.nruns), byte(rp.ndeltas))
 	for _, run := range rp.runs[:rp.nruns] {
 		b = binary.AppendUvarint(b, run)
@@ -91,6 +96,10 @@ func (rp *report) appendFrame(b []byte) []byte {
 }
 
 // consume decodes a report from r. The caller must have consumed the byte with the frame's kind.
+// If r fails, rp is left in an undefined state.
+//
+// The caller must still check the numbers, which depend on the largest packet sent: appendSpans
+// checks that the runs don't reach below packet 0.
 func (rp *report) consume(r *wire.Reader) {
 	rp.largest = uint32(r.Fixed(4))
 	rp.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
@@ -105,21 +114,20 @@ func (rp *report) consume(r *wire.Reader) {
 		rp.runs[i] = r.Uvarint(maxNumber)
 		if rp.runs[i] == 0 {
 			r.Fail(errMalformed)
-			return
 		}
 	}
 	for i := range rp.ndeltas {
 		rp.deltas[i] = r.Varint()
 		if rp.deltas[i] < -longestDelta || rp.deltas[i] > longestDelta {
 			r.Fail(errMalformed)
-			return
 		}
 	}
 }
 
 // setRuns sets as many runs as fit into room, taken from w between the numbers from and floor,
-// downward. It returns the remaining room. If all of them fit, unlistedEnd is 0. Otherwise it's one
-// more than the largest number that isn't listed.
+// downward. The rest of the room, which it returns, is for deltas: at least deltaRoom bytes. If all
+// of the runs fit, unlistedEnd is 0. Otherwise it's one more than the largest number that isn't
+// listed.
 func (rp *report) setRuns(
 	w *recovery.Window, room int, from, floor uint64,
 ) (roomLeft int, unlistedEnd uint64) {
@@ -161,9 +169,8 @@ func (rp *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	return spans, nil
 }
 
-// largestArrival returns when the largest packet arrived, on the peer's clock. It adds one
-// nanosecond so that the result is never 0, which stands for an unknown time.
-func (rp *report) largestArrival() time.Duration { return time.Duration(rp.clock)*clockUnit + 1 }
+// largestArrival returns when the largest packet arrived, on the peer's clock.
+func (rp *report) largestArrival() time.Duration { return time.Duration(rp.clock) * clockUnit }
 
 // arrivals returns the packets in spans with their arrival times, largest number first. It stops at
 // the first packet for which the report has no time. It overwrites list to reuse its memory.
@@ -185,7 +192,8 @@ func (rp *report) arrivals(list []arrival, spans []span, firstNew uint64) []arri
 			a := arrival{number: n}
 			if n >= firstNew && at <= earliest {
 				earliest = at
-				a.at = max(at, 1) // a known time isn't 0, whatever the deltas add up to
+				// A known time isn't 0, whatever the peer's clock and deltas add up to.
+				a.at = max(at, 1)
 			}
 			list = append(list, a)
 		}

@@ -49,9 +49,6 @@ const (
 	// unknownReportRTT is the round trip that pace assumes until one has been measured. It is
 	// short, so that the first reports aren't held back for longer than the path warrants.
 	unknownReportRTT = 8 * time.Millisecond
-	// deltaRoom is the number of bytes in a report that the runs leave free for deltas, enough
-	// for the second largest packet's delta even if it arrived two minutes earlier.
-	deltaRoom = 4
 )
 
 // An urgency is how soon a packet wants feedback.
