@@ -12,10 +12,11 @@ const (
 	// time.
 	minRTTLifetime = 10 * time.Second
 
-	// minVariance is a lower bound for the 4*Variance in a PTO. RFC 9002 has kGranularity, 1 ms.
-	minVariance = 2 * time.Millisecond
-	// maxPTO limits what Backoff doubles a PTO to, and maxPTOTrips does so on a long path, as a
-	// number of round trips.
+	// minPTOMargin is the minimum of 4*Variance, by which a PTO exceeds the round trip. RFC 9002
+	// has kGranularity, 1 ms.
+	minPTOMargin = 2 * time.Millisecond
+
+	// Backoff doubles the PTO up to maxPTO or maxPTOTrips round trips, whichever is longer.
 	maxPTO       = time.Second
 	maxPTOTrips  = 3
 	maxDoublings = 16 // keeps Backoff from overflowing
@@ -34,8 +35,9 @@ const (
 // pause or a drain, so that we notice if the path gets longer. All fields are 0 before the first
 // sample or Assume. Times are on the owner's clock, counted from any fixed instant.
 type RTT struct {
-	Latest             time.Duration
-	Adjusted           time.Duration // Latest without the peer's ack delay
+	// The latest sample. Adjusted is capped after an outage, and then without the peer's ack delay,
+	// but at least Min.
+	Latest, Adjusted   time.Duration
 	Smoothed, Variance time.Duration
 
 	// The minimum of recent samples. It expires after minRTTLifetime without a sample, or when the
@@ -156,7 +158,7 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	if !r.Known() {
 		return 2*initialRTT + delay
 	}
-	return r.Smoothed + max(4*r.Variance, minVariance) + delay
+	return r.Smoothed + max(4*r.Variance, minPTOMargin) + delay
 }
 
 // Backoff returns the PTO after a number of consecutive timeouts. delay is as for PTO.
