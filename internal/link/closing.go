@@ -93,7 +93,7 @@ func (l *Link) Close(code uint64, reason string) {
 	c.requested = &CloseError{Code: code, Reason: reason}
 	c.deadline = time.AfterFunc(drainTime, func() { l.end(ErrUndelivered) })
 	l.draining.Store(true)
-	l.signal()
+	l.writer.signal()
 	if l.Sealed() {
 		go l.drainSealed()
 	}
@@ -152,12 +152,12 @@ func (l *Link) finish(err error) {
 	}
 	// An error only means that the carrier has ended already.
 	_ = l.carrier.CloseWithError(code, words.Cut(reason, maxReason))
-	l.state.stop()
+	l.writer.state.stop()
 	l.reading.Wait()
-	l.running.Lock() // waits for the writer to return
-	l.timer.Stop()
+	l.writer.running.Lock() // waits for the writer to return
+	l.alarm.stop()
 	l.receiveRest()
-	l.running.Unlock()
+	l.writer.running.Unlock()
 	close(l.done)
 	l.config.Wake()
 	l.config.Ended()

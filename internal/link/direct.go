@@ -109,6 +109,6 @@ func (l *Link) carryOut(o outcome) {
 		l.config.Wake()
 	}
 	if o.signal {
-		l.signal()
+		l.writer.signal()
 	}
 }

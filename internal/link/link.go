@@ -60,24 +60,16 @@ type Link struct {
 	heard    time.Time    // when a machine last received a datagram; at first, when the link started
 
 	// The sleeping writer, which has no goroutine. Guarded by mu.
-	parked bool        // the writer found nothing to do, and doesn't look again until it's woken
-	timer  *time.Timer // wakes the writer at wakeAt
-	wakeAt time.Time   // in the past if the timer isn't set
+	parked bool  // the writer found nothing to do, and doesn't look again until it's woken
+	alarm  alarm // wakes the writer
 
-	// Shared by the reader, the writer and the callers of Unlock. ring has its own lock, and write
-	// is set once by New.
-	ring    ring        // datagrams received while the writer was busy
-	state   writerState // the writer's
-	running chanMutex   // held by the writer's goroutine while it runs; guards writer
-	writer  writer
-	write   func()      // writer.write, bound once so that waking the writer doesn't allocate
-	sending atomic.Bool // the writer is in SendDatagram
-	warned  atomic.Bool // we logged that the ring was full
-	counts  counters
-
-	// expected is how many bytes of bulk Expect has announced. The machines only learn whether it
-	// is zero.
-	expected atomic.Int64
+	// Shared by the reader, the writer and the callers of Unlock. Each is safe for concurrent use,
+	// except for the fields of writer that say otherwise.
+	ring     ring // datagrams received while the writer was busy
+	writer   writer
+	warned   atomic.Bool  // we logged that the ring was full
+	expected atomic.Int64 // bytes of bulk that Expect has announced
+	counts   counters
 
 	// The end.
 	draining atomic.Bool // Close was called, and waits for the peer to acknowledge all reliable data
@@ -96,7 +88,6 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 		carrier: c,
 		play:    play,
 		slots:   []slot{{Machine: play, first: play.FirstByte(), second: play.FirstByte()}},
-		running: make(chanMutex, 1),
 		done:    make(chan struct{}),
 		heard:   time.Now(),
 	}
@@ -107,14 +98,12 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 		})
 	}
 	l.limiter.rate = cfg.Rate
-	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
-	l.write = l.writer.write
-	l.timer = time.AfterFunc(time.Hour, l.writer.onTimer)
-	l.timer.Stop()
+	l.writer.init(l)
+	l.alarm.init(l.writer.onTimer)
 	l.queued.capacity = c.SendQueue()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.reading.Go(l.read)
-	l.signal()
+	l.writer.signal()
 	return l
 }
 
@@ -155,7 +144,7 @@ func (l *Link) Unlock() {
 	switch {
 	case l.sealed.inUse():
 		if l.takeChanges() {
-			l.sealed.carrier.Unlock()
+			l.sealed.carrier.Unlock() // releases l.mu, which the carrier shares (see Source)
 		} else {
 			l.mu.Unlock()
 		}

@@ -20,7 +20,7 @@ func (l *Link) read() {
 		// The writer finds the datagram in the ring. If it is blocked in the carrier, we empty the
 		// ring ourselves.
 		l.ring.push(datagram)
-		l.signal()
+		l.writer.signal()
 		l.emptyRing()
 	}
 }
@@ -72,8 +72,8 @@ func (l *Link) reschedule(now time.Time) (hasWork bool) {
 	hasWork = l.takeChanges()
 	for i := range l.slots {
 		next, ok := l.slots[i].NextTimeout()
-		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
-			l.wakeIn(now, sleepUntil(now, next))
+		if ok && !l.alarm.ringsBy(now, next) {
+			l.alarm.set(now, sleepUntil(now, next))
 		}
 	}
 	return hasWork || l.draining.Load()
@@ -83,7 +83,7 @@ func (l *Link) reschedule(now time.Time) (hasWork bool) {
 // block for a long time. It doesn't wait for the lock, because whoever holds the lock calls
 // emptyRing after releasing it.
 func (l *Link) emptyRing() {
-	for l.sending.Load() && !l.ring.empty() {
+	for l.writer.sending.Load() && !l.ring.empty() {
 		if !l.mu.TryLock() {
 			return
 		}

@@ -303,7 +303,7 @@ func (s Source) Turned() (callWoken bool) {
 	case l.parked && l.reschedule(time.Now()):
 		// What arrived over the sealed carrier is answered over QUIC.
 		l.parked = false
-		l.signal()
+		l.writer.signal()
 	}
 	return l.takeWakeUps()
 }

@@ -131,7 +131,7 @@ func (l *Link) build(t *turn, buffer *[maxDatagram]byte) {
 func (l *Link) prepareSleep(t *turn, paced time.Duration) {
 	l.takeChanges() // this turn has dealt with whatever changed before it
 	if paced > 0 {
-		l.wakeIn(t.now, paced)
+		l.alarm.set(t.now, paced)
 		return
 	}
 	t.drained = l.drained()
@@ -140,7 +140,7 @@ func (l *Link) prepareSleep(t *turn, paced time.Duration) {
 		return
 	}
 	if next, ok := l.nextTimeout(); ok {
-		l.wakeIn(t.now, sleepUntil(t.now, next))
+		l.alarm.set(t.now, sleepUntil(t.now, next))
 	}
 }
 
@@ -159,14 +159,6 @@ func (l *Link) nextTimeout() (time.Time, bool) {
 		first.Add(l.slots[i].NextTimeout())
 	}
 	return first.Time()
-}
-
-// wakeIn sets the timer to wake the writer after d.
-func (l *Link) wakeIn(now time.Time, d time.Duration) {
-	if at := now.Add(d); !at.Equal(l.wakeAt) {
-		l.wakeAt = at
-		l.timer.Reset(d)
-	}
 }
 
 // sleepUntil returns how long to sleep until next. It rounds up, so that the timeout is sure to be

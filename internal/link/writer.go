@@ -84,12 +84,27 @@ func (s *writerState) stop()            { s.value.Store(stopped) }
 func (s *writerState) hasStopped() bool { return s.value.Load() == stopped }
 
 // A writer sends datagrams over the first carrier. It has a goroutine only while there is something
-// to do. Its fields belong to that goroutine, which holds the link's running.
+// to do.
 type writer struct {
-	*Link
+	link *Link
+	run  func() // write, bound once so that waking the writer doesn't allocate
+
+	// Safe for concurrent use.
+	state   writerState
+	running chanMutex   // held by the goroutine while it runs
+	sending atomic.Bool // the goroutine is in SendDatagram
+
+	// Guarded by running.
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
 	refusals int // consecutive datagrams that the carrier refused
+}
+
+func (w *writer) init(l *Link) {
+	w.link = l
+	w.run = w.write
+	w.running = make(chanMutex, 1)
+	w.burst.size = maxBurst
 }
 
 // A chanMutex is a mutex made of a channel with room for one value. The writer sleeps while it
@@ -101,11 +116,37 @@ func (m chanMutex) Lock()   { m <- struct{}{} }
 func (m chanMutex) Unlock() { <-m }
 
 // signal makes the writer look for work again, and starts its goroutine if it has none.
-func (l *Link) signal() {
-	if l.state.signal() {
-		go l.write()
+func (w *writer) signal() {
+	if w.state.signal() {
+		go w.run()
 	}
 }
+
+// An alarm is the timer that wakes the sleeping writer. It is guarded by the link's mu.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time // in the past if the timer isn't set
+}
+
+// init makes an alarm that isn't set. Whenever it rings, it calls wake on a goroutine of its own.
+func (a *alarm) init(wake func()) {
+	a.timer = time.AfterFunc(time.Hour, wake)
+	a.timer.Stop()
+}
+
+// set sets the alarm to d from now, in place of any earlier time.
+func (a *alarm) set(now time.Time, d time.Duration) {
+	if at := now.Add(d); !at.Equal(a.at) {
+		a.at = at
+		a.timer.Reset(d)
+	}
+}
+
+// ringsBy reports whether the alarm is set for a time that's no later than at.
+func (a *alarm) ringsBy(now, at time.Time) bool { return a.at.After(now) && !at.Before(a.at) }
+
+// stop ends the alarm.
+func (a *alarm) stop() { a.timer.Stop() }
 
 // onTimer is called on the timer's goroutine, which becomes the writer's if that is asleep.
 func (w *writer) onTimer() {
@@ -123,7 +164,7 @@ func (w *writer) write() {
 	defer w.running.Unlock()
 	w.buffer = buffers.Get().(*[maxDatagram]byte)
 	defer w.freeBuffer()
-	for !w.state.hasStopped() && w.ctx.Err() == nil {
+	for !w.state.hasStopped() && w.link.ctx.Err() == nil {
 		idle := w.step()
 		if idle && w.state.sleep() {
 			w.burst.pause()
@@ -136,18 +177,18 @@ func (w *writer) write() {
 func (w *writer) step() (idle bool) {
 	t, err := w.takeTurn()
 	if err != nil {
-		w.end(violation(err))
+		w.link.end(violation(err))
 		return false
 	}
 	if t.callWake {
-		w.config.Wake()
+		w.link.config.Wake()
 	}
-	w.warn(t.blackHole)
+	w.link.warn(t.blackHole)
 	switch {
 	case t.hasPacket():
 		w.send(t)
 	case t.drained:
-		w.endDrained()
+		w.link.endDrained()
 	default:
 		return !t.more
 	}
@@ -156,25 +197,26 @@ func (w *writer) step() (idle bool) {
 
 // takeTurn polls the machines. It takes the lock.
 func (w *writer) takeTurn() (t turn, err error) {
-	path := w.carrier.Path()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.parked = false
-	return w.poll(path, w.buffer)
+	l := w.link
+	path := l.carrier.Path()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parked = false
+	return l.poll(path, w.buffer)
 }
 
 // send gives a datagram to the carrier, and rests if that completes a burst.
 func (w *writer) send(t turn) {
 	w.sending.Store(true)
-	w.emptyRing() // the reader may have pushed a datagram just before it could see that we are sending
-	err := w.carrier.SendDatagram(t.packet)
+	w.link.emptyRing() // the reader may have pushed a datagram just before it could see that we are sending
+	err := w.link.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
 		w.sendFailed(t, err)
 		return
 	}
 	w.refusals = 0
-	w.countSent(t)
+	w.link.countSent(t)
 	if w.burst.add() {
 		w.rest()
 	}
@@ -183,16 +225,16 @@ func (w *writer) send(t turn) {
 // sendFailed handles an error from the carrier. A datagram that was too large goes back to its
 // machine. Too many of those in a row end the link, as does any other error.
 func (w *writer) sendFailed(t turn, err error) {
-	w.mu.Lock()
-	size, err := w.takeBack(t, err)
-	w.mu.Unlock()
+	w.link.mu.Lock()
+	size, err := w.link.takeBack(t, err)
+	w.link.mu.Unlock()
 	w.refusals++
 	if err == nil && w.refusals > maxRefusals {
 		err = fmt.Errorf("link: carrier refused %d datagrams in a row; the last had %d bytes and the limit is now %d",
 			w.refusals, len(t.packet), size)
 	}
 	if err != nil {
-		w.end(err)
+		w.link.end(err)
 	}
 }
 
@@ -226,11 +268,11 @@ func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 // in another process some time.
 func (w *writer) rest() {
 	var lost uint64
-	w.mu.Lock()
-	for i := range w.slots {
-		lost += w.slots[i].Lost()
+	w.link.mu.Lock()
+	for i := range w.link.slots {
+		lost += w.link.slots[i].Lost()
 	}
-	w.mu.Unlock()
+	w.link.mu.Unlock()
 	w.burst.next(lost)
 	if w.burst.short() {
 		time.Sleep(grain)
