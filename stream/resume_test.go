@@ -173,10 +173,16 @@ func TestArrayResumes(t *testing.T) { overBackends(t, testArrayResumes) }
 
 func testArrayResumes(t *testing.T, via Backend) {
 	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore(), MaxPending: firstCredit}}, func(n *network) {
-		got := make(chan []item, 2)
+		got, cut := make(chan []item, 2), make(chan struct{})
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
 			go func() {
-				all, _ := in.Collect(n.ctx)
+				var all []item
+				for batch := range in.Batches(n.ctx) {
+					all = append(all, batch...)
+					if len(all) >= 60_000 {
+						<-cut // so that the first transfer can't end before its connection does
+					}
+				}
 				got <- all
 			}()
 		})
@@ -188,6 +194,7 @@ func testArrayResumes(t *testing.T, via Backend) {
 		}
 		whole := first.reader.total.size
 		n.rejoin()
+		close(cut)
 		require.ErrorIs(n, first.Wait(n.ctx), ErrClosed)
 		<-got
 
