@@ -64,8 +64,8 @@ func (w wrappedCaller[T, A]) overhead() (int, error) {
 
 func (w wrappedCaller[T, A]) multicast() bool { return isMulticast(w.call) }
 
-// CallsConfig adjusts one [Calls]. The zero value does what the article does (see the package
-// comment): RPCs of 32 KiB, a gate at half of the reliable buffer, and no closing RPC.
+// CallsConfig adjusts one [Calls]. The zero value sends RPCs of up to 32 KiB, uses the zero [Gate],
+// and has no closing RPC.
 type CallsConfig struct {
 	// End is the closing RPC, which tells the peer that it has all items. It is called after the
 	// last items and arrives after them. If End is nil, there is no closing RPC.
@@ -91,8 +91,8 @@ type CallsConfig struct {
 // change until Done is closed.
 func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	if isMulticast(call) {
-		return nil, fmt.Errorf("stream: Calls of %v: multicast has a separate reliable buffer for each client: "+
-			"use a client RPC", call)
+		return nil, fmt.Errorf("stream: Calls of %v: RPC is multicast, which uses one reliable buffer per client; "+
+			"use a client RPC instead", call)
 	}
 	if actor == nil {
 		return nil, fmt.Errorf("stream: Calls of %v: actor is nil", call)
@@ -227,7 +227,7 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 		return err
 	}
 
-	callsOf(c.actor.World()).add(c)
+	activeCallsOf(c.actor.World()).add(c)
 
 	// Once the connection or the world has ended, there may be no more ticks to end c.
 	go afterEnd(c.parentDone(), c.done, func() time.Duration { return endGrace }, c.onOrphaned)
@@ -272,7 +272,7 @@ func (c *Calling) makeCall(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		// The client has gone. Package rpc would count the call as dropped without returning an
 		// error, so Progress would include items that were never sent.
-		return fmt.Errorf("channel to %s closed: %w", extend.NameOf(c.conn), ErrClosed)
+		return fmt.Errorf("channel to %s was closed: %w", extend.NameOf(c.conn), ErrClosed)
 	}
 	err := call()
 	if err == nil && c.local != nil {
@@ -294,8 +294,8 @@ func (c *Calling) tick() {
 }
 
 // pumpGuarded makes the calls that the gate allows. If the game's code, such as an item's encoding,
-// panics, the Calling ends. Unless rpc.Config.OnPanic handles the panic, it then continues through
-// the tick.
+// panics, the Calling ends. The panic then propagates out of the tick unless rpc.Config.OnPanic
+// handles it.
 func (c *Calling) pumpGuarded() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -359,9 +359,9 @@ func (c *Calling) checkUsable() error {
 	case !c.actor.Alive():
 		return fmt.Errorf("%w: actor was destroyed or closed", ErrClosed)
 	case c.actor.Conn() != c.conn:
-		return fmt.Errorf("%w: actor changed its owner", ErrCanceled)
+		return fmt.Errorf("%w: the actor's owner changed", ErrCanceled)
 	case c.conn != nil && !c.channel.Open():
-		return fmt.Errorf("%w: %s", ErrClosed, extend.NameOf(c.conn))
+		return fmt.Errorf("channel to %s was closed: %w", extend.NameOf(c.conn), ErrClosed)
 	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
 		return fmt.Errorf("%w: actor was closed for %s", ErrClosed, extend.NameOf(c.conn))
 	}
@@ -378,32 +378,33 @@ func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 // the default of package bunch.
 const localSlots = 256
 
-// A callList holds the active Callings of a world. It is only used on the world's goroutine.
-type callList struct{ active []*Calling }
+// activeCalls holds the Callings of a world that haven't ended. It is only used on the world's
+// goroutine.
+type activeCalls struct{ all []*Calling }
 
-// callsOf returns the list of a world. The first call creates it, so that Calls works in a world
-// without Install.
-func callsOf(w *rpc.World) *callList {
+// activeCallsOf returns the activeCalls of a world. The first call creates them, so that Calls works
+// in a world without Install.
+func activeCallsOf(w *rpc.World) *activeCalls {
 	return extend.Keep(w, func() any {
-		list := &callList{}
-		w.OnTick(list.tick)
-		return list
-	}).(*callList)
+		active := &activeCalls{}
+		w.OnTick(active.tick)
+		return active
+	}).(*activeCalls)
 }
 
-// add adds c to the list. Its first calls are made by the next tick.
-func (l *callList) add(c *Calling) {
-	l.active = append(l.active, c)
-	// We may be in a tick that has already gone through the list, so ask for another tick in case
+// add adds c. Its first calls are made by the next tick.
+func (a *activeCalls) add(c *Calling) {
+	a.all = append(a.all, c)
+	// We may be in a tick that has already gone through its Callings, so ask for another tick in case
 	// the world waits for events.
 	extend.Wake(c.actor.World())
 }
 
 // tick runs all Callings except those that are added during the tick.
-func (l *callList) tick(time.Time) {
+func (a *activeCalls) tick(time.Time) {
 	// Deferred so that ended Callings are removed even if one of them panics.
-	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).hasEnded) }()
-	for _, c := range l.active {
+	defer func() { a.all = slices.DeleteFunc(a.all, (*Calling).hasEnded) }()
+	for _, c := range a.all {
 		c.tick()
 	}
 }

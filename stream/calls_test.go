@@ -274,9 +274,9 @@ func TestCallsRefuseWhatCannotWork(t *testing.T) {
 		c.do(c.network.server.world, func() {
 			a := c.server.actor
 			_, err := Calls(multicastData, a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "multicast has a separate reliable buffer for each client")
+			require.ErrorContains(c, err, "RPC is multicast, which uses one reliable buffer per client")
 			_, err = Calls(Wrap(multicastData, func(i []item) []item { return i }), a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "multicast has a separate reliable buffer for each client")
+			require.ErrorContains(c, err, "RPC is multicast, which uses one reliable buffer per client")
 			_, err = Calls(clientLoose, a, nil, CallsConfig{})
 			require.ErrorContains(c, err, "stream: Calls of StreamTestPlayer.ClientLoose: looseItem.Name is unbounded")
 			_, err = Calls(clientHuge, a, nil, CallsConfig{})
