@@ -9,24 +9,24 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long the world has to end the transfers of a connection that has ended, because
-// messages such as done may have arrived before the end and should still be handled. A world that
-// is driven needs less time than this.
+// endGrace is how long a world may still handle messages, such as done, that arrived before their
+// connection ended. After that, the remaining transfers fail. A world that ticks normally finishes
+// sooner, so this matters only if ticks have stopped.
 const endGrace = time.Second
 
 // A liveSet holds the transfers of one connection that have not ended, in both directions. It
 // fails them when the connection ends, even if the world is no longer driven. It is safe for
 // concurrent use.
 type liveSet struct {
-	over chan struct{} // closed when err is set
+	closed chan struct{} // closed when err is set
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	err     error // why the connection ended; nil until then
+	err     error // why the connection ended; nil until then. It needs no mu once closed is closed.
 	watched bool  // watch has started its goroutine
 
-	// An outgoing transfer is here from Start until the receiver has sent done or reject. An
-	// incoming transfer is here until we have sent one of them.
+	// An outgoing transfer stays in the map from Start until the receiver has sent done or reject.
+	// An incoming transfer stays in the map from its arrival until we have sent done or reject.
 	transfers map[ender]struct{}
 	outgoing  int // number of outgoing transfers in transfers
 }
@@ -35,7 +35,7 @@ type liveSet struct {
 type ender interface{ finish(err error) }
 
 func newLive() *liveSet {
-	return &liveSet{transfers: make(map[ender]struct{}), over: make(chan struct{})}
+	return &liveSet{transfers: make(map[ender]struct{}), closed: make(chan struct{})}
 }
 
 // addOutgoing adds an outgoing transfer, and returns how many there are now. It fails if there
@@ -79,14 +79,14 @@ func (l *liveSet) remove(t ender) {
 	}
 }
 
-// watch starts a goroutine on its first call. The goroutine calls ended if the world doesn't end
-// the transfers within endGrace after conn has ended.
-func (l *liveSet) watch(conn *rpc.Conn, ended func(cause error)) {
+// watch starts a goroutine on its first call. The goroutine calls onTimeout if the world
+// doesn't end the transfers within endGrace after conn has ended.
+func (l *liveSet) watch(conn *rpc.Conn, onTimeout func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.watched {
 		l.watched = true
-		go afterEnd(conn.Done(), l.over, l.grace, func() { ended(conn.Err()) })
+		go afterEnd(conn.Done(), l.closed, l.grace, func() { onTimeout(conn.Err()) })
 	}
 }
 
@@ -100,39 +100,40 @@ func (l *liveSet) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until end is closed, because a connection or a world has ended. It calls ended
-// after the grace period that follows, unless over is closed first.
-func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
+// afterEnd waits until parentDone is closed, because a connection or a world has ended. It calls
+// onTimeout after the grace period that follows, unless done is closed first.
+func afterEnd(parentDone, done <-chan struct{}, grace func() time.Duration, onTimeout func()) {
 	select {
-	case <-over:
+	case <-done:
 		return
-	case <-end:
+	case <-parentDone:
 	}
 	timer := time.NewTimer(grace())
 	defer timer.Stop()
 	select {
-	case <-over:
+	case <-done:
 	case <-timer.C:
-		ended()
+		onTimeout()
 	}
 }
 
-// end fails all transfers, after which none can be added. Only the first call has an effect.
-func (l *liveSet) end(cause error) {
-	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
-		t.finish(l.err)
+// failAll fails all transfers, after which none can be added. Only the first call has an effect.
+func (l *liveSet) failAll(cause error) {
+	err := fmt.Errorf("%w: %w", ErrClosed, cause)
+	for t := range l.markClosed(err) {
+		t.finish(err)
 	}
 }
 
-// close sets err and returns the transfers that must fail, or none if err was already set.
-func (l *liveSet) close(err error) (failing map[ender]struct{}) {
+// markClosed sets err and returns the transfers that must fail, or none if err was already set.
+func (l *liveSet) markClosed(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil
 	}
 	l.err = err
-	close(l.over)
+	close(l.closed)
 	failing = l.transfers
 	l.transfers = nil
 	return failing

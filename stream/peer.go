@@ -103,7 +103,7 @@ func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
 	}
-	return p.live.over
+	return p.live.closed
 }
 
 // start creates a transfer and queues it. The next tick may begin to send it.
@@ -247,7 +247,7 @@ func (p *Peer) route(settings *Window) route {
 // those that were completed by the last parts to arrive.
 func (p *Peer) end(cause error) {
 	p.slices.receive(p.receiver.onPart)
-	p.live.end(cause)
+	p.live.failAll(cause)
 	p.lanes.idleAlarm.stop()
 	p.sender.end()
 	received := p.receiver.removeAll()
@@ -266,7 +266,7 @@ func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 // orphaned ends the transfers when the connection has ended but the world hasn't reported it
 // within endGrace. It runs on its own goroutine.
 func (p *Peer) orphaned(cause error) {
-	p.live.end(cause)
+	p.live.failAll(cause)
 	p.stocked.Close()
 	p.streams.remove(p)
 }
