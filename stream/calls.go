@@ -113,7 +113,7 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 // item larger than MaxElementBytes goes unnoticed until its RPC is due.
 func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	// Determine how many items fit into an RPC, and the maximum size of the RPC.
-	item, err := itemCodec(reflect.TypeFor[T]())
+	item, err := elementCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
 	}

@@ -280,7 +280,7 @@ func TestCallsRefuseWhatCannotWork(t *testing.T) {
 			_, err = Calls(clientLoose, a, nil, CallsConfig{})
 			require.ErrorContains(c, err, "stream: Calls of StreamTestPlayer.ClientLoose: looseItem.Name is unbounded")
 			_, err = Calls(clientHuge, a, nil, CallsConfig{})
-			require.ErrorContains(c, err, "element may have 81003 bytes; the limit is 65472")
+			require.ErrorContains(c, err, "element may take up to 81003 bytes; the limit is 65472")
 			_, err = Calls(clientReceiveData, a, nil, CallsConfig{MaxBytesPerRPC: 1 << 20})
 			require.ErrorContains(c, err, "MaxBytesPerRPC is 1048576")
 			_, err = Calls(clientReceiveData, a, nil, CallsConfig{Gate: Gate{Share: 2}})

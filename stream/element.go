@@ -21,7 +21,8 @@ const (
 	// rpcOverhead is the space that is reserved in every RPC for the method's id, a part's header,
 	// and the headers of msgpack arrays.
 	rpcOverhead = 64
-	// maxElementBytes is the size of the largest element, which has the largest RPC to itself.
+	// maxElementBytes is the size of the largest permitted element. Such an element fills an RPC of
+	// maxRPCBytes alone.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
@@ -36,8 +37,10 @@ type elementBound struct {
 func boundOf(c *codec.Codec, maxBytes int) (elementBound, error) {
 	size := c.Size()
 	switch {
+	case maxBytes == 0 && size.Unbounded != nil:
+		return elementBound{}, size.Unbounded
 	case maxBytes == 0:
-		return elementBound{bytes: size.Most, guaranteed: size.Fixed}, size.Unbounded
+		return elementBound{bytes: size.Most, guaranteed: size.Fixed}, nil
 	case maxBytes < size.Least:
 		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element has at least %d bytes",
 			maxBytes, size.Least)
@@ -59,21 +62,21 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	case elementSize < 1:
 		return 0, fmt.Errorf("element size %d is not positive", elementSize)
 	case elementSize > maxElementBytes:
-		return 0, fmt.Errorf("element may have %d bytes; the limit is %d, the largest bunch minus headers: "+
-			"lower its bounds or split it", elementSize, maxElementBytes)
+		return 0, fmt.Errorf("element may take up to %d bytes; the limit is %d, the largest bunch minus headers: "+
+			"reduce the bounds of its fields or split it", elementSize, maxElementBytes)
 	}
 	return max(1, maxBytes/elementSize), nil
 }
 
 // checkElements returns an error if an element of part encodes to more bytes than its bound.
 // first is the index of part[0] among all elements.
-func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
+func checkElements[T any](c *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.guaranteed {
 		return nil
 	}
 	var scratch []byte
 	for i := range part {
-		b, err := item.Append(scratch[:0], &part[i])
+		b, err := c.Append(scratch[:0], &part[i])
 		if err != nil {
 			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
 		}
@@ -95,24 +98,24 @@ func tooLong(err error) error {
 	return err
 }
 
-// itemCodec returns the codec for an item of an argument's slice.
-func itemCodec(t reflect.Type) (*codec.Codec, error) {
+// elementCodec returns the codec for an element of an argument's slice.
+func elementCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
 		return c, nil
 	}
 	// Some types can only be encoded separately, not as part of something larger. Allow those too,
-	// because a [Wrap] may write the items into an rpc.Raw.
+	// because a [Wrap] may write the elements into an rpc.Raw.
 	if separate, ofErr := codec.Of(t); ofErr == nil {
 		return separate, nil
 	}
 	return nil, err
 }
 
-// rpcBytes returns the maximum size of an RPC of call that carries the given number of bytes of
-// items.
-func rpcBytes(call any, items int) (int, error) {
-	bytes := items + rpcOverhead
+// rpcBytes returns the most bytes that an RPC to call takes if its elements take up to
+// elementBytes. call is a Caller of any type.
+func rpcBytes(call any, elementBytes int) (int, error) {
+	bytes := elementBytes + rpcOverhead
 	if w, ok := call.(wrapper); ok {
 		added, err := w.overhead()
 		if err != nil {
@@ -121,7 +124,7 @@ func rpcBytes(call any, items int) (int, error) {
 		bytes += added
 	}
 	if bytes > maxRPCBytes {
-		return 0, fmt.Errorf("%w: RPC may have %d bytes; the limit is %d: lower MaxBytesPerRPC",
+		return 0, fmt.Errorf("%w: RPC may take up to %d bytes; the limit is %d: reduce MaxBytesPerRPC",
 			ErrTooLarge, bytes, maxRPCBytes)
 	}
 	return bytes, nil

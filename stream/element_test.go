@@ -27,7 +27,7 @@ func TestElementsPerRPC(t *testing.T) {
 
 func TestElementsPerRPCRefusesWhatNeverFits(t *testing.T) {
 	_, err := elementsPerRPC(0, maxElementBytes+1)
-	require.EqualError(t, err, "element may have 65473 bytes; the limit is 65472, the largest bunch minus headers: lower its bounds or split it")
+	require.EqualError(t, err, "element may take up to 65473 bytes; the limit is 65472, the largest bunch minus headers: reduce the bounds of its fields or split it")
 	_, err = elementsPerRPC(-1, 10)
 	require.ErrorContains(t, err, "MaxBytesPerRPC is -1")
 	_, err = elementsPerRPC(maxRPCBytes, 10)

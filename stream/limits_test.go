@@ -66,8 +66,8 @@ func TestElementsThatMightNotFit(t *testing.T) {
 		large.Handle(n.client.streams, func(in *IncomingArray[[]byte]) { in.OnBatch(func([][]byte) {}) })
 		send := func(opts ...Option) error { return large.Send(n.ctx, n.server.peer, [][]byte{{1}}, opts...) }
 		require.EqualError(n, send(), `stream: too large: array "large" to conn 1 stopped by the sender, 0 of 1 elements sent: `+
-			`element may have 20000 bytes; the limit is 17536 with a ReliableBuffer of 32 entries, a MaxBunch of 19000 bytes `+
-			`and a Window.Share of 0.5: lower the bounds of the element, or use Slices`)
+			`element may take up to 20000 bytes; the limit is 17536 with a ReliableBuffer of 32 entries, a MaxBunch of 19000 bytes `+
+			`and a Window.Share of 0.5: reduce the bounds of its fields or use Slices`)
 		require.ErrorContains(n, send(Via(Window{Share: 0.1})), "the limit is 18936 with")
 		require.NoError(n, send(Via(Slices{})))
 	})

@@ -148,8 +148,8 @@ func (o *options) checkLimits(entries, maxBunch int) error {
 		return nil
 	}
 	if limit := o.window.maxPart(entries, maxBunch); o.element > limit {
-		return fmt.Errorf("%w: element may have %d bytes; the limit is %d with a ReliableBuffer of %d entries, "+
-			"a MaxBunch of %d bytes and a Window.Share of %v: lower the bounds of the element, or use Slices",
+		return fmt.Errorf("%w: element may take up to %d bytes; the limit is %d with a ReliableBuffer of %d entries, "+
+			"a MaxBunch of %d bytes and a Window.Share of %v: reduce the bounds of its fields or use Slices",
 			ErrTooLarge, o.element, limit, entries, maxBunch, cmp.Or(o.window.Share, defaultShare))
 	}
 	return nil
