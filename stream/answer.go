@@ -13,15 +13,17 @@ import (
 type answer struct {
 	in *incoming
 
-	// Guarded by incoming.mu.
+	// Guarded by incoming.mu, on any goroutine.
 	reply   *accept // answer to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements stored when the transfer began, for Progress
 	credit  credit  // limits what the sender may send; set when reply is sent
 	remind  alarm   // wakes the peer to report the progress
 
-	replied bool // reply was sent; written by the world's goroutine under incoming.mu
+	// Written under incoming.mu, and only by the world's goroutine, which may therefore read it
+	// without mu.
+	replied bool // reply was sent
 
-	// Used by the world's goroutine only.
+	// Used by the world's goroutine only, with or without incoming.mu.
 	reserved int64 // the first credit, in bytes of content; set by receiver.reserve
 	promised int64 // bytes of memory that the account has promised for the credit
 }
@@ -36,8 +38,8 @@ func (a *answer) resume(reply accept) {
 		return
 	}
 	in.arrival.resume(reply.offset)
-	in.arrival.failIfStoreHasMore(reply.index)
-	if in.finished {
+	if err := in.arrival.checkStored(reply.index); err != nil {
+		in.finishLocked(err)
 		return
 	}
 	a.resumed = in.header.progress(reply.offset, reply.index)
@@ -66,12 +68,15 @@ func (a *answer) sendNext(pipe *rpc.Actor, now time.Time) (sent, isLast bool, er
 	}
 	sent, err = a.sendGrantIfDue(pipe, now)
 	if a.credit.unreported() {
-		a.remind.set(in.peer, progressInterval) // it's too little, or too early, for a report
+		// It's too little, or too early, for a report, or the credit that a report implies isn't
+		// covered by memory.
+		a.remind.set(in.peer, progressInterval)
 	}
 	return sent, false, err
 }
 
-// sendReply answers the header with the first credit. The caller holds mu.
+// sendReply answers the header with the first credit, by sending the reply that resume has filled in
+// except for its limit. The caller holds mu.
 func (a *answer) sendReply(pipe *rpc.Actor, now time.Time) error {
 	a.replied = true
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
@@ -96,7 +101,7 @@ func (a *answer) sendGrantIfDue(pipe *rpc.Actor, now time.Time) (sent bool, err 
 	if !due {
 		return false, nil
 	}
-	in.arrival.parts.raiseLimit(limit)
+	in.arrival.raiseLimit(limit)
 	return true, grantMessage.send(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
@@ -116,14 +121,16 @@ func (a *answer) cover(ahead int64) bool {
 }
 
 // renewPromise gets the memory back that takeBack has withdrawn because the sender wasn't using it,
-// if there is enough. It's called when the sender uses its credit again. The caller holds mu.
+// if there is enough. It's called on the world's goroutine when the sender uses its credit
+// again. The caller holds mu.
 func (a *answer) renewPromise() {
 	if a.replied {
 		a.cover(a.credit.ahead)
 	}
 }
 
-// withdraw gives back the memory that was promised for the credit, except for needed bytes.
+// withdraw gives back the memory that was promised for the credit, except for needed bytes. Like
+// cover, it must be called on the world's goroutine, with or without mu.
 func (a *answer) withdraw(needed int64) {
 	if unused := a.promised - needed; unused > 0 {
 		a.in.peer.account.Withdraw(unused)

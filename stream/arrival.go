@@ -110,7 +110,7 @@ func (a *arrival) addCharged(p part) error {
 // caller holds mu.
 func (a *arrival) onReply(limit int64) {
 	a.uncountEarly()
-	a.parts.raiseLimit(limit)
+	a.raiseLimit(limit)
 	// Until now the sender could not continue, perhaps because the transfer was waiting for memory,
 	// so measure its use of the credit from now on.
 	a.usage = newUsage(time.Now(), a.parts.next)
@@ -150,8 +150,11 @@ func (a *arrival) onEnd(m end) error {
 // sender's fault if stored content ends beyond that size, so in this case checkEnd merely ends the
 // transfer. The caller holds mu.
 func (a *arrival) checkEnd() error {
-	a.failIfStoreHasMore(0)
 	if a.in.finished {
+		return nil
+	}
+	if err := a.checkStored(0); err != nil {
+		a.in.finishLocked(err)
 		return nil
 	}
 	size, last := a.contentSize(), a.parts.end()
@@ -162,18 +165,24 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// failIfStoreHasMore ends the transfer if more bytes or elements are stored under its key than the
-// sender has. The store then must have different content, which the writer deletes. Since the
-// sender can't know what we have stored, this doesn't break the protocol. The caller holds mu.
-func (a *arrival) failIfStoreHasMore(elements int64) {
+// raiseLimit lets the sender send content up to limit. The caller holds mu.
+func (a *arrival) raiseLimit(limit int64) { a.parts.raiseLimit(limit) }
+
+// checkStored returns the error with which the transfer must end if more bytes or elements are
+// stored under its key than the sender has. The store then must have different content, which the
+// writer deletes. Since the sender can't know what we have stored, this doesn't break the protocol.
+// The caller holds mu.
+func (a *arrival) checkStored(elements int64) error {
 	h := &a.in.header
 	size := a.contentSize()
 	switch {
 	case size >= 0 && a.parts.base > size:
-		a.in.finishLocked(otherSize("has", size, a.parts.base, "are stored"))
+		return otherSize("has", size, a.parts.base, "are stored")
 	case h.kind == kindArray && elements > h.count:
-		a.in.finishLocked(fmt.Errorf("%w: sender has %s, but the store has %d", ErrDigest, words.Plural(h.count, "element", "elements"), elements))
+		return fmt.Errorf("%w: sender has %s, but the store has %d",
+			ErrDigest, words.Plural(h.count, "element", "elements"), elements)
 	}
+	return nil
 }
 
 // contentSize returns the size of the content in bytes, or -1 while it's unknown: before the header
