@@ -250,8 +250,8 @@ func (in *incoming) owner() (conn *rpc.Conn, holds bool) {
 // evict implements holder. It ends the transfer because other transfers need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
-	in.finish(fmt.Errorf("%w: no usable content arrived for %v, "+
-		"and other transfers need its memory; all peers may use %d bytes (stream.Config.MaxMemory)",
+	in.finish(fmt.Errorf("%w: no usable content arrived for %v while other transfers needed memory; "+
+		"the limit for all peers is %d bytes (stream.Config.MaxMemory)",
 		ErrRejected, idle, in.peer.streams.config.maxMemory()))
 	in.answer.withdraw(0)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A receiver is the receiving half of a [Peer]. It has the transfers that the peer sends us, passes
+// A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us, passes
 // parts and messages to them, and limits their number and memory. It is only used on the goroutine
 // that drives the rpc.World.
 type receiver struct {
@@ -51,18 +51,25 @@ func (r *receiver) deliver() {
 // there was one. It removes a transfer after sending its last message.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
-		sent, isLast, err := in.answer.sendNext(pipe, now)
+		var isLast bool
+		sent, isLast, err = in.answer.sendNext(pipe, now)
 		if isLast {
-			r.receiving = slices.Delete(r.receiving, i, i+1)
-			r.peer.live.remove(in)
-			r.settle(in)
-			in.delivery.notifyEnd()
+			r.remove(i)
 		}
-		if sent || err != nil {
+		if sent || isLast || err != nil {
 			return sent, err
 		}
 	}
 	return false, nil
+}
+
+// remove removes the transfer at index i, whose last message has been sent.
+func (r *receiver) remove(i int) {
+	in := r.receiving[i]
+	r.receiving = slices.Delete(r.receiving, i, i+1)
+	r.peer.live.remove(in)
+	r.settle(in)
+	in.delivery.notifyEnd()
 }
 
 // removeAll removes and returns all transfers. All of them must have ended.
@@ -178,19 +185,33 @@ func (r *receiver) track(id uint64) *incoming {
 	return in
 }
 
-// open passes a transfer to the handler of its topic, or refuses the transfer. If there is no
-// memory for it, the transfer keeps waiting.
-func (r *receiver) open(in *incoming, now time.Time) {
+// An opening is what has become of an attempt to open a transfer.
+type opening int
+
+const (
+	opened   opening = iota
+	refused          // by us, or by the topic's handler
+	mustWait         // for memory
+)
+
+// open passes a transfer that waits for memory to the handler of its topic, or refuses it. If there
+// is still no memory for it, the transfer keeps waiting.
+func (r *receiver) open(in *incoming, now time.Time) opening {
 	t := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t); err != nil {
 		in.waitsForMemory = false
 		in.finish(err)
-		return
+		return refused
 	}
-	in.waitsForMemory = !r.reserve(in, now)
-	if !in.waitsForMemory {
-		in.start(t)
+	if !r.reserve(in, now) {
+		return mustWait
 	}
+	in.waitsForMemory = false
+	in.start(t)
+	if in.cause() != nil {
+		return refused
+	}
+	return opened
 }
 
 // openWaiting opens the transfers that are waiting for memory, in order, until memory runs out.
@@ -203,21 +224,20 @@ func (r *receiver) openWaiting(now time.Time) {
 		if !in.waitsForMemory || in.cause() != nil {
 			continue
 		}
-		r.open(in, now)
-		if !in.waitsForMemory {
-			hadWaited := in.headerTime.Before(now)
-			if hadWaited && in.cause() == nil {
+		switch r.open(in, now) {
+		case opened:
+			if hadWaited := in.headerTime.Before(now); hadWaited {
 				s.opened = now
 			}
-			continue
+		case mustWait:
+			waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
+			if waited < idleTime {
+				// Headers are answered in order, so the transfers after this one have to wait too.
+				r.memoryAlarm.set(r.peer, memoryPause)
+				return
+			}
+			in.finish(r.noMemory(heldBytes(minPending)))
 		}
-		waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
-		if waited < idleTime {
-			// Headers are answered in order, so the transfers after this one have to wait too.
-			r.memoryAlarm.set(r.peer, memoryPause)
-			return
-		}
-		in.finish(r.noMemory(heldBytes(minPending)))
 	}
 }
 
@@ -228,8 +248,16 @@ const memoryPause = 100 * time.Millisecond
 // refusal returns the error with which to refuse the transfer, or nil if the transfer may begin. It
 // doesn't check whether there is enough memory, which is up to reserve.
 func (r *receiver) refusal(in *incoming, t topic) error {
-	config := &r.peer.streams.config
-	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
+	if err := checkHeader(&in.header, t); err != nil {
+		return err
+	}
+	return r.checkCapacity(&in.header)
+}
+
+// checkHeader returns an error if the topic, or this version of the package, can't receive what the
+// header describes.
+func checkHeader(h *header, t topic) error {
+	badKey := checkKey(h.key)
 	switch {
 	case t.kind != h.kind: // the topic has no handler, or a handler for the other kind
 		return fmt.Errorf("%w: no handler for %v", ErrRejected, h)
@@ -242,6 +270,16 @@ func (r *receiver) refusal(in *incoming, t topic) error {
 		return fmt.Errorf("%w: parts of %v have digests of unknown kind %d", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: elements of %v have different fields at the receiver: %s", ErrRejected, h, t.fields())
+	}
+	return nil
+}
+
+// checkCapacity returns an error if a transfer exceeds one of the limits in Config. The transfer
+// already counts as known.
+func (r *receiver) checkCapacity(h *header) error {
+	config := &r.peer.streams.config
+	limit := config.maxBytes()
+	switch {
 	case r.countKnown() > config.maxTransfers(): // which includes this one
 		return fmt.Errorf("%w: too many transfers in progress; the limit is %d (stream.Config.MaxTransfers)",
 			ErrRejected, config.maxTransfers())
@@ -272,44 +310,49 @@ func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for the
 // given number of bytes that it needs.
 func (r *receiver) noMemory(needed int64) error {
-	return fmt.Errorf("%w: no memory for %d bytes that the transfer needs: others use it, or the sender has its share "+
-		"of the %d bytes for all peers (stream.Config.MaxMemory)", ErrRejected, needed, r.peer.streams.config.maxMemory())
+	return fmt.Errorf("%w: transfer needs %d bytes of memory, but other transfers use it or the sender already has its share; "+
+		"the limit for all peers is %d bytes (stream.Config.MaxMemory)", ErrRejected, needed, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise the memory for a transfer's first credit. If memory is short,
-// reserve tries to find some, first by the mildest means and last by the most drastic. It returns
-// false if none of them helps.
+// reserve reserves the memory for a transfer's first credit and records. It returns false if there
+// isn't enough.
 func (r *receiver) reserve(in *incoming, now time.Time) bool {
-	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
-	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
-		ahead = min(ahead, max(h.size, minPending))
+	ahead, ok := r.promiseCredit(in, now)
+	if !ok {
+		return false
 	}
-
-	covered := in.answer.cover(ahead)
-	if !covered {
-		// Take back memory that nobody is using and, if memory is nearly used up, the memory of
-		// stuck transfers.
-		r.withdrawFailed()
-		r.peer.streams.reclaim.makeRoom(now)
-		covered = in.answer.cover(ahead)
-	}
-	for !covered && ahead > minPending {
-		// Make do with less.
-		ahead = max(ahead/2, minPending)
-		covered = in.answer.cover(ahead)
-	}
-	for !covered {
-		// Evict a stuck transfer of the same party to get its memory.
-		if !r.peer.streams.reclaim.evictFor(r, now) {
-			return false
-		}
-		covered = in.answer.cover(ahead)
-	}
-
 	in.answer.reserved = ahead
 	r.peer.account.MustBorrow(incomingBytes - in.records)
 	in.records = incomingBytes
 	return true
+}
+
+// promiseCredit makes the account promise the memory for a transfer's first credit of ahead bytes.
+// If memory is short, it tries to find some, first by the mildest means and last by the most
+// drastic. ok is false if none of them helps.
+func (r *receiver) promiseCredit(in *incoming, now time.Time) (ahead int64, ok bool) {
+	ahead = r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
+	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
+		ahead = min(ahead, max(h.size, minPending))
+	}
+
+	if in.answer.cover(ahead) {
+		return ahead, true
+	}
+
+	// Take back memory that nobody is using and, if memory is nearly used up, the memory of stuck
+	// transfers. Then make do with less.
+	reclaim := &r.peer.streams.reclaim
+	r.withdrawFailed()
+	reclaim.makeRoom(now)
+	for !in.answer.cover(ahead) {
+		if ahead > minPending {
+			ahead = max(ahead/2, minPending)
+		} else if !reclaim.evictFor(r, now) { // a stuck transfer of the same party, to get its memory
+			return 0, false
+		}
+	}
+	return ahead, true
 }
 
 // idleChunks is the amount of memory that the slice machine may hold for a connection on which no
@@ -349,8 +392,8 @@ func (r *receiver) owner() (conn *rpc.Conn, holds bool) { return r.peer.conn, tr
 // chunks. Dropping the slices isn't enough, because they have been acked and so the peer would
 // never resend them.
 func (r *receiver) evict(idle time.Duration) {
-	r.peer.fail(fmt.Errorf("stream: slices completed no chunk for %v, "+
-		"and other transfers need their memory; all peers may use %d bytes (stream.Config.MaxMemory)",
+	r.peer.fail(fmt.Errorf("stream: no chunk was completed for %v while other transfers needed memory; "+
+		"the limit for all peers is %d bytes (stream.Config.MaxMemory)",
 		idle, r.peer.streams.config.maxMemory()))
 	r.peer.account.Close()
 	r.peer.slices.discard()
@@ -414,9 +457,7 @@ func (r *receiver) onPart(message []byte) {
 	if in == nil {
 		return
 	}
-	if r.peer.streams.reclaim.crowded() {
-		r.peer.streams.reclaim.makeRoom(time.Now())
-	}
+	r.peer.streams.reclaim.makeRoomIfCrowded()
 	if err := in.arrival.add(p); err != nil {
 		r.peer.violate("transfer %d: %v", p.id, err)
 	}
@@ -433,7 +474,7 @@ func (r *receiver) trackEarly(id uint64) *incoming {
 	}
 	limit := r.maxUnannounced()
 	if id > r.lastHeader+uint64(limit) {
-		r.peer.violate("part of transfer %d arrived after header %d; the limit is %d transfers at once",
+		r.peer.violate("part of transfer %d arrived, but the newest header is %d; parts may be at most %d transfers ahead",
 			id, r.lastHeader, limit)
 		return nil
 	}

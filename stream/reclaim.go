@@ -65,6 +65,14 @@ func (r *reclaimer) makeRoom(now time.Time) {
 	}
 }
 
+// makeRoomIfCrowded calls makeRoom if the world is crowded. It's called for each part that arrives,
+// so it doesn't look at the clock otherwise.
+func (r *reclaimer) makeRoomIfCrowded() {
+	if r.crowded() {
+		r.makeRoom(time.Now())
+	}
+}
+
 // evictFor is called when there is no memory for one of needy's transfers. Of the stuck holders
 // that belong to the same party and hold content, it evicts the one that has been stuck longest. It
 // returns false if there is none.
