@@ -106,8 +106,8 @@ func (a ackInfo) newestTimed() (number uint64, ok bool) { return a.timed - 1, a.
 // acks were lost. Those slices don't show a round trip.
 func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a ackInfo) {
 	var held time.Duration // lower bound of the round trip if the path has become longer
-	for i, newest := range of.newest {
-		number := newest - 1
+	for i := range of.newest {
+		number, _ := of.newestSending(i) // a fresh slice was sent
 		if !fresh.Has(i) || number < c.firstNumber {
 			continue
 		}
@@ -135,9 +135,9 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 			held = max(held, since)
 			continue
 		}
-		a.high = max(a.high, newest)
+		a.high = max(a.high, number+1)
 		if !s.again {
-			a.timed = max(a.timed, newest)
+			a.timed = max(a.timed, number+1)
 		} else if since > c.gate.Current() {
 			a.minRTT = max(a.minRTT, since)
 		}
@@ -226,8 +226,8 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	if of == nil {
 		return
 	}
-	for _, newest := range of.newest {
-		if number := newest - 1; newest > n && number < c.reached {
+	for i := range of.newest {
+		if number, ok := of.newestSending(i); ok && number >= n && number < c.reached {
 			c.checkLost(t, o, number, number)
 		}
 	}
@@ -243,7 +243,7 @@ func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) (k
 	if !c.losses.Check(t, place, s.at) {
 		return false
 	}
-	if !o.isWithheld(number + 1) {
+	if !o.isWithheld(number) {
 		c.lost++
 		o.find(s.id).everLost.Set(int(s.index))
 	}

@@ -73,8 +73,8 @@ type sentChunk struct {
 	message  []byte
 	block    Block
 	acked    chunk.Bits
-	everLost chunk.Bits // slices of which control has declared a sending lost, perhaps wrongly
-	newest   []uint64   // number of the newest sending of each slice, plus one; 0 if never sent
+	everLost chunk.Bits // slices that control has declared lost at least once, perhaps wrongly
+	newest   []uint64   // for newestSending: the number of each slice's, plus one; 0 if never sent
 }
 
 // start fills in the record of a message.
@@ -82,6 +82,13 @@ func (c *sentChunk) start(id uint16, message []byte, b Block) {
 	count := sliceCount(message)
 	*c = sentChunk{id: id, message: message, block: b, newest: slices.Grow(c.newest[:0], count)[:count]}
 	clear(c.newest)
+}
+
+// newestSending returns the number of a slice's newest sending. ok is false if the slice was never
+// sent. A slice that was withheld and then released counts as never sent.
+func (c *sentChunk) newestSending(index int) (number uint64, ok bool) {
+	newest := c.newest[index]
+	return newest - 1, newest != 0
 }
 
 // free frees the message.
@@ -113,10 +120,10 @@ func (o *outbox) since(now time.Time) time.Duration {
 	return now.Sub(o.epoch)
 }
 
-// time converts a time on the flight's clock back.
+// time converts a time on the flight's clock to wall time.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// sentAt returns when the sending with a number was sent. The flight must still have it.
+// sentAt returns the time of sending number, which must still be in the flight.
 func (o *outbox) sentAt(number uint64) time.Time { return o.time(o.flight.At(number).at) }
 
 // find returns the record of a chunk, or nil if we have none. An ID is the low bits of a chunk's
@@ -140,7 +147,7 @@ func (o *outbox) send(message []byte, b Block) error {
 			return err
 		}
 		o.sender = sender
-		o.sender.SetRTT(ownResend)
+		o.deferOwnResend()
 	}
 	number, err := o.sender.Send(message)
 	if err != nil {
@@ -152,6 +159,10 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
+// deferOwnResend makes the sender believe that a round trip takes ownResend, so that it doesn't
+// resend slices before that. It has to be called again after each Restart of the sender.
+func (o *outbox) deferOwnResend() { o.sender.SetRTT(ownResend) }
+
 // next takes the next slice to send and returns it with a number for this sending. Lost slices go
 // first. If mayWithhold is set, next may pass over a slice and withhold it.
 func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, number uint64, ok bool) {
@@ -162,11 +173,13 @@ func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, numbe
 	if !ok {
 		return chunk.Slice{}, 0, false
 	}
-	newest := &o.find(slice.ChunkID).newest[slice.Index]
-	if o.isWithheld(*newest) {
+	c := o.find(slice.ChunkID)
+	if previous, ok := c.newestSending(slice.Index); ok && o.isWithheld(previous) {
 		o.release()
 	}
-	s := sending{at: o.since(now), id: slice.ChunkID, index: uint8(slice.Index), again: *newest != 0}
+	newest := &c.newest[slice.Index]
+	previous, again := c.newestSending(slice.Index)
+	s := sending{at: o.since(now), id: slice.ChunkID, index: uint8(slice.Index), again: again}
 	if mayWithhold && !s.again && o.withheld.pick(o.unsent == len(slice.Data)) {
 		o.withhold(newest, s)
 		return o.next(now, false)
@@ -174,7 +187,7 @@ func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, numbe
 	if s.again {
 		// If the earlier sending is still in flight, consider it lost.
 		o.resent++
-		o.settleInFlight(*newest-1, lost)
+		o.settleInFlight(previous, lost)
 	} else {
 		o.unsent -= len(slice.Data)
 	}
@@ -192,9 +205,8 @@ func (o *outbox) withhold(newest *uint64, s sending) {
 	o.withheld.count++
 }
 
-// isWithheld reports whether a slice is withheld now. newest is the number of its newest sending,
-// plus one.
-func (o *outbox) isWithheld(newest uint64) bool { return newest != 0 && newest == o.withheld.current }
+// isWithheld reports whether the sending with a number is the slice that is withheld now.
+func (o *outbox) isWithheld(number uint64) bool { return number+1 == o.withheld.current }
 
 // release makes next return the slice that is withheld. ok is false if there is none.
 func (o *outbox) release() (ok bool) {
@@ -223,7 +235,7 @@ func (o *outbox) lose(number uint64) {
 		return
 	}
 	o.sender.Lost(s.id, int(s.index), o.time(s.at))
-	if o.isWithheld(number + 1) {
+	if o.isWithheld(number) {
 		o.find(s.id).newest[s.index] = 0
 		o.withheld.current = 0
 	}
@@ -233,10 +245,10 @@ func (o *outbox) lose(number uint64) {
 // to keep the slice.
 func (o *outbox) arrive(number uint64) { o.settleInFlight(number, arrived) }
 
-// resendAll makes us send all unacked slices again.
+// resendAll makes us send all unacked slices again. There must be some.
 func (o *outbox) resendAll() {
 	o.sender.Restart()
-	o.sender.SetRTT(ownResend)
+	o.deferOwnResend()
 }
 
 // newlyAcked returns the chunk to which an ack belongs, and which of its slices are acked for the
@@ -247,10 +259,11 @@ func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits, err e
 	if c == nil || len(c.newest) != a.Count {
 		return nil, fresh, nil
 	}
-	for i, newest := range c.newest {
+	for i := range c.newest {
+		number, sent := c.newestSending(i)
 		switch {
 		case !a.Acked.Has(i) || c.acked.Has(i):
-		case newest == 0 || o.isWithheld(newest):
+		case !sent || o.isWithheld(number):
 			return nil, fresh, fmt.Errorf("ack of slice %d of chunk %d, which has not been sent", i, a.ChunkID)
 		default:
 			fresh.Set(i)
@@ -261,12 +274,13 @@ func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits, err e
 
 // acknowledge marks the slices in fresh as acked. It frees completely acked messages, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
-	for i, newest := range c.newest {
+	for i := range c.newest {
 		if !fresh.Has(i) {
 			continue
 		}
 		c.acked.Set(i)
-		if s := o.flight.get(newest - 1); s != nil {
+		number, _ := c.newestSending(i) // a fresh slice was sent
+		if s := o.flight.get(number); s != nil {
 			o.flight.settle(s, arrived)
 		}
 	}
@@ -280,8 +294,8 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 
 // inFlight returns the number of slices of a chunk that are in flight.
 func (o *outbox) inFlight(c *sentChunk) (n int) {
-	for _, newest := range c.newest {
-		if newest != 0 && o.flight.isInFlight(newest-1) {
+	for i := range c.newest {
+		if number, ok := c.newestSending(i); ok && o.flight.isInFlight(number) {
 			n++
 		}
 	}
