@@ -63,14 +63,20 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	return r.clock.time(max(r.ackAt, r.clock.now)), true
 }
 
+// minRepeated is how many acks of taken chunks Restart repeats at least, because the receive queue
+// may have been larger when those acks were sent.
+const minRepeated = 256
+
 // Restart makes acks due at once. Call it when packets change to another path.
 //
 // It repeats the acks of all chunks that have not been taken, and of as many of the chunks taken
-// last as the receive queue holds. Slices that arrived on the old path are kept. If the sender is
+// last as the receive queue holds, but at least 256. Slices that arrived on the old path are kept. If the sender is
 // missing the acks of further chunks, it resends their slices, which the receiver then acks again.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
+	}
+	for i := range uint16(max(minRepeated, len(r.slots))) {
 		r.Repeat(r.read - 1 - i)
 	}
 }

@@ -232,8 +232,8 @@ type Config struct {
 
 	// RetryAbove is the number of handshakes in progress from which on a new client's address must
 	// first be validated by a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
-	// MaxHandshakes, which is also the maximum; negative means that every client's address must be
-	// validated. A Retry costs the client a round trip, but doesn't cost the server any state.
+	// MaxHandshakes; negative means that every client's address must be validated, and MaxHandshakes
+	// or more that none must for this reason. A Retry costs the client a round trip, but doesn't cost the server any state.
 	// Forged first packets therefore never occupy more than RetryAbove of the handshake slots that
 	// MaxHandshakes provides.
 	//
@@ -445,7 +445,7 @@ const defaultMaxConns = 1024
 func (c Config) withDefaults() Config {
 	c.MaxConns = cmp.Or(c.MaxConns, defaultMaxConns)
 	c.MaxHandshakes = cmp.Or(c.MaxHandshakes, 128)
-	c.RetryAbove = max(0, cmp.Or(c.RetryAbove, max(1, c.MaxHandshakes/4)))
+	c.RetryAbove = min(max(0, cmp.Or(c.RetryAbove, max(1, c.MaxHandshakes/4))), c.MaxHandshakes)
 	c.MaxConnsPerAddress = cmp.Or(c.MaxConnsPerAddress, 256)
 	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
 	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
@@ -542,13 +542,10 @@ func (c *Config) validate() error {
 // microseconds, so at a much higher rate, Run would do nothing but tick.
 const maxTickRate = 1000
 
-// validateRates returns an error if TickRate or RetryAbove is too high to have its effect.
+// validateRates returns an error if TickRate is too high to have its effect.
 func (c *Config) validateRates() error {
 	if c.TickRate > maxTickRate {
 		return fmt.Errorf("rpc: Config.TickRate is %d; the maximum is %d ticks a second", c.TickRate, maxTickRate)
-	}
-	if c.RetryAbove > c.MaxHandshakes {
-		return fmt.Errorf("rpc: Config.RetryAbove is %d; the limit is %d (Config.MaxHandshakes)", c.RetryAbove, c.MaxHandshakes)
 	}
 	return nil
 }
@@ -633,8 +630,8 @@ func (c *Config) validateBudgets() error {
 	}
 	// The default of MaxConns is no promise, so a game that lowers ReceiveBudget needn't lower it.
 	if most := max(defaultMaxConns, c.ReceiveBudget/minReceiveLimit); c.MaxConns > most {
-		return fmt.Errorf("rpc: Config.MaxConns is %d; the limit is %d, because each connection needs %d bytes of Config.ReceiveBudget (%d): raise it or lower MaxConns",
-			c.MaxConns, most, minReceiveLimit, c.ReceiveBudget)
+		return fmt.Errorf("rpc: Config.MaxConns is %d; the limit is %d, or more if Config.ReceiveBudget (%d) has %d bytes for each: raise it or lower MaxConns",
+			c.MaxConns, most, c.ReceiveBudget, minReceiveLimit)
 	}
 	if c.SendBudget < minSendLimit {
 		return fmt.Errorf("rpc: Config.SendBudget is %s; the minimum is %d", words.Bytes(c.SendBudget), minSendLimit)

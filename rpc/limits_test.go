@@ -52,7 +52,6 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{SendLimit: 1}, "Config.SendLimit is 1 byte; the minimum is 65536"},
 		{Config{TickRate: 1e9}, "Config.TickRate is 1000000000; the maximum is 1000 ticks a second"},
 		{Config{TickRate: 1001}, "Config.TickRate is 1001; the maximum is 1000"},
-		{Config{RetryAbove: 129}, "Config.RetryAbove is 129; the limit is 128 (Config.MaxHandshakes)"},
 		{Config{HelloTimeout: 11 * time.Second}, "Config.HelloTimeout is 11s; the limit is 10s (Config.HandshakeTimeout)"},
 		{Config{KeepAlive: 31 * time.Second}, "Config.KeepAlive is 31s; the limit is 30s (Config.IdleTimeout)"},
 		{Config{KeepAlive: 10 * time.Second, IdleTimeout: 5 * time.Second}, "Config.KeepAlive is 10s; the limit is 5s (Config.IdleTimeout)"},

@@ -286,7 +286,10 @@ type IncomingArray[T any] struct {
 }
 
 // A claim belongs to the call of OnBatch, Batches or Collect that takes the elements of an array.
-type claim struct{ method string }
+type claim struct {
+	method string
+	pulls  bool // a loop is taking them
+}
 
 // OnBatch registers fn to be called on the world's goroutine with the elements, batch by batch and
 // in order.
@@ -300,7 +303,7 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
 		panic(fmt.Sprintf("stream: OnBatch of %v: function is nil", &a.in.header))
 	}
-	a.claim(&claim{"OnBatch"})
+	a.claim(&claim{method: "OnBatch"})
 	a.in.delivery.onBatch = func(batch any) { fn(batch.([]T)) }
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -319,7 +322,7 @@ var errLoopLeft = errors.New("loop over Batches ended early")
 // Batches panics if OnBatch, Batches or Collect was called before. So does a loop if one of them
 // was called after ErrBlocking.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
-	return a.batches(ctx, &claim{"Batches"})
+	return a.batches(ctx, &claim{method: "Batches"})
 }
 
 // batches is Batches, for the method that c names.
@@ -332,6 +335,7 @@ func (a *IncomingArray[T]) batches(ctx context.Context, c *claim) iter.Seq2[[]T,
 			return
 		}
 		a.claim(c) // again, because an earlier loop may have given it up
+		a.pull(c)
 		// If the loop is left early, perhaps by a panic, cancel the transfer. Otherwise the
 		// transfer has already ended, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
@@ -365,7 +369,7 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 		return nil, err
 	}
 	var all []T
-	for batch, err := range a.batches(ctx, &claim{"Collect"}) {
+	for batch, err := range a.batches(ctx, &claim{method: "Collect"}) {
 		if err != nil {
 			return nil, err
 		}
@@ -385,11 +389,18 @@ func (a *IncomingArray[T]) claim(c *claim) {
 	a.claimed = c
 }
 
-// unclaim takes the elements from c, if they belong to it.
+// pull records that a loop takes the elements of c.
+func (a *IncomingArray[T]) pull(c *claim) {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	c.pulls = true
+}
+
+// unclaim takes the elements from c, if they belong to it and no loop is taking them.
 func (a *IncomingArray[T]) unclaim(c *claim) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
-	if a.claimed == c {
+	if a.claimed == c && !c.pulls {
 		a.claimed = nil
 	}
 }

@@ -112,7 +112,7 @@ func TestStrangersTakeNothingOver(t *testing.T) {
 func TestStalledTransferIsTakenOver(t *testing.T) { overBackends(t, testStalledTransferIsTakenOver) }
 
 func testStalledTransferIsTakenOver(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, server: Config{Store: newMemoryStore()}}, func(n *network) {
+	inNetwork(t, setup{via: via, server: Config{Store: newMemoryStore(), MaxPending: firstCredit}}, func(n *network) {
 		got := collect(n.server.streams)
 		sent := content(4 << 20)
 		first := n.mustStart(n.client.peer, sent, Key("k"))

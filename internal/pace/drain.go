@@ -63,7 +63,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 // path has had before, and than packets arrived at by our own clock, because the peer's may lie.
 func (c *Controller) risenTo() (rate float64, ok bool) {
 	deepest := max(c.queueing.drained, c.round.maxQueue)
-	if c.delay.jitter() > 0 || deepest < c.delay.base() || c.look.number == 0 {
+	if c.delay.jitter() > 0 || deepest < c.delay.base() || c.look.number == c.looks.before {
 		return 0, false
 	}
 	s, ok := c.delivery.rateOf(int64(risePackets*c.cfg.Packet), 0)

@@ -256,6 +256,8 @@ const (
 
 // looks is what past looks showed about the path, and what the next look will be like.
 type looks struct {
+	before uint16 // number of the last look on the previous path; 0 if there was none
+
 	pause int     // rounds to cruise before the next look
 	extra float64 // how far its gain exceeds 1, within look.minExtra and look.maxExtra
 

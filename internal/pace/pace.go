@@ -106,6 +106,7 @@ func (c *Controller) Reset(now time.Time) {
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
+	fresh.looks.before = c.look.number
 	fresh.hurried = c.pathSince > 0 && t-c.pathSince < minPathAge
 	fresh.history = c.history
 	fresh.pathSince = t
@@ -218,6 +219,7 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 	if floor.known {
 		c.delay.measureAnew(t, floor)
 		c.delivery.measureAnew()
+		c.look.shown = slope{}
 	}
 	c.delivery.arrive(s, size, a)
 	if c.look.swift && s.look == c.look.number {
@@ -666,7 +668,7 @@ func (c *Controller) learn(t instant, b *batch) {
 // same time also leave gaps. If those counted, they would hide the queue: sixteen controllers that
 // begin within 100 ms would lose 6 % instead of 3 %.
 func (c *Controller) minStand() time.Duration {
-	if c.state == Start && c.look.number == 0 {
+	if c.state == Start && c.look.number == c.looks.before {
 		return 0
 	}
 	return c.delay.still()

@@ -108,6 +108,11 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	if held {
 		sample = min(sample, r.maxHeld)
 	}
+	if r.onlyHeld && !held {
+		// Those of held samples may be too low, because such samples are capped.
+		r.Min, r.MinEver = 0, 0
+		r.batchSamples = 0
+	}
 	if r.Min == 0 || sample <= r.Min || !held && now-r.sampledAt > minRTTLifetime {
 		r.Min = sample
 		r.minAt = now

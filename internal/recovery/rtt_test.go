@@ -163,3 +163,16 @@ func TestOutageBeforeTheFirstRoundTrip(t *testing.T) {
 	}
 	require.Greater(t, r.PTO(0), 3*time.Second)
 }
+
+// TestALongPathLooksLikeAnOutage has a first round trip of 600 ms, which is longer than the time
+// after which we assume an outage. It was cut to 400 ms, and the minimum stayed there.
+func TestALongPathLooksLikeAnOutage(t *testing.T) {
+	var r RTT
+	at := 600 * time.Millisecond
+	r.Held(at, 0)
+	r.Update(at, 600*time.Millisecond, 0)
+	r.Update(2*at, 600*time.Millisecond, 0)
+	require.Equal(t, 600*time.Millisecond, r.Min)
+	require.Equal(t, 600*time.Millisecond, r.MinEver)
+	require.Equal(t, 600*time.Millisecond, r.Smoothed)
+}

@@ -74,7 +74,7 @@ type sentChunk struct {
 	block    Block
 	acked    chunk.Bits
 	everLost chunk.Bits // slices that control has declared lost at least once, perhaps wrongly
-	newest   []uint64   // for newestSending: the number of each slice's, plus one; 0 if never sent
+	newest   []uint64   // for newestSending: the number of each slice's, plus one; 0 if neither sent nor withheld
 }
 
 // start fills in the record of a message.
