@@ -75,8 +75,8 @@ func (a *answer) sendNext(pipe *rpc.Actor, now time.Time) (sent, isLast bool, er
 	return sent, false, err
 }
 
-// sendReply answers the header with the first credit, by sending the reply that resume has filled in
-// except for its limit. The caller holds mu.
+// sendReply answers the header with the first credit. It sends the reply that resume has filled in,
+// after setting its limit. The caller holds mu.
 func (a *answer) sendReply(pipe *rpc.Actor, now time.Time) error {
 	a.replied = true
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())

@@ -382,8 +382,8 @@ const localSlots = 256
 // goroutine.
 type activeCalls struct{ all []*Calling }
 
-// activeCallsOf returns the activeCalls of a world. The first call creates them, so that Calls works
-// in a world without Install.
+// activeCallsOf returns the activeCalls of a world. The first call creates them, so that Calls
+// works in a world without Install.
 func activeCallsOf(w *rpc.World) *activeCalls {
 	return extend.Keep(w, func() any {
 		active := &activeCalls{}
@@ -395,8 +395,8 @@ func activeCallsOf(w *rpc.World) *activeCalls {
 // add adds c. Its first calls are made by the next tick.
 func (a *activeCalls) add(c *Calling) {
 	a.all = append(a.all, c)
-	// We may be in a tick that has already gone through its Callings, so ask for another tick in case
-	// the world waits for events.
+	// We may be in a tick that has already gone through its Callings, so ask for another tick in
+	// case the world waits for events.
 	extend.Wake(c.actor.World())
 }
 
