@@ -31,7 +31,7 @@ type arrival struct {
 	changed sync.Cond
 
 	// Bytes that arrived early, that is, before we answered the header. They are included in
-	// receiver.early. Only used on the world's goroutine.
+	// receiver.early.bytes. Only used on the world's goroutine.
 	early int64
 }
 
@@ -42,7 +42,7 @@ func (a *arrival) init(in *incoming) {
 		receiver: &in.peer.receiver,
 		account:  in.peer.account,
 		maxBytes: in.peer.streams.config.maxBytes(),
-		parts:    assembly{entries: in.peer.window.entries, limit: in.peer.receiver.earlyLimit()},
+		parts:    assembly{entries: in.peer.window.entries, limit: in.peer.receiver.early.limit()},
 		usage:    newUsage(time.Now(), 0),
 		changed:  sync.Cond{L: &in.mu},
 	}
@@ -80,13 +80,13 @@ func (a *arrival) countEarly(n int) error {
 		return nil
 	}
 	a.early += int64(n)
-	return a.receiver.addEarly(int64(n))
+	return a.receiver.early.add(int64(n))
 }
 
 // uncountEarly stops counting the early bytes. It's called when the answer is sent, and when the
 // transfer is removed.
 func (a *arrival) uncountEarly() {
-	a.receiver.removeEarly(a.early)
+	a.receiver.early.remove(a.early)
 	a.early = 0
 }
 

@@ -141,7 +141,7 @@ func (c *control) greet() error {
 	err := limitsMessage.send(c.pipe, limits{
 		transfers: config.maxTransfers(),
 		lanes:     c.peer.lanes.wanted,
-		early:     int(c.peer.receiver.earlyShare),
+		early:     int(c.peer.receiver.early.share),
 		hashes:    config.hashes(),
 	})
 	c.greeted = err == nil

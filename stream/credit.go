@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -208,3 +209,28 @@ func (a *allowance) unsentBytes(size int64) int64 {
 	}
 	return max(size-a.next, 0)
 }
+
+// An earlyCredit limits the parts that the peer may send early, that is, before we have answered
+// their transfers' headers. All transfers of a connection share it.
+type earlyCredit struct {
+	bytes int64 // bytes of early parts from all transfers
+	share int64 // limit that our limits message announced; see Streams.shareEarly
+}
+
+// limit returns how many bytes may arrive early. It's at least minPending, because the peer may
+// send that many before it learns its share.
+func (c *earlyCredit) limit() int64 { return max(c.share, minPending) }
+
+// add counts n more bytes of early parts. It returns an error if the sender has exceeded the limit,
+// because that breaks the protocol.
+func (c *earlyCredit) add(n int64) error {
+	c.bytes += n
+	if limit := c.limit(); c.bytes > limit {
+		return fmt.Errorf("%w: %d bytes arrived before their headers were answered; the limit is %d",
+			errNoCredit, c.bytes, limit)
+	}
+	return nil
+}
+
+// remove stops counting n bytes of early parts.
+func (c *earlyCredit) remove(n int64) { c.bytes -= n }

@@ -76,8 +76,8 @@ const slicePlace = 61
 
 // mayLeave keeps to the credit, because the connection of a peer that does not is closed.
 func (h *hostile) mayLeave(m part) bool {
-	limit, in := h.receiver.earlyLimit(), h.receiver.find(m.id)
-	if (in == nil || !in.answer.replied) && h.receiver.early+int64(len(m.data)) > limit {
+	limit, in := h.receiver.early.limit(), h.receiver.find(m.id)
+	if (in == nil || !in.answer.replied) && h.receiver.early.bytes+int64(len(m.data)) > limit {
 		return false
 	}
 	if in != nil {

@@ -195,8 +195,8 @@ func (s *Streams) remove(p *Peer) {
 // connected is called when a connection has joined. From then on, ticks include its peer.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.joinedPeer(conn)
-	p.receiver.earlyShare = s.shareEarly()
-	p.account.SetTerms(s.config.terms(p.receiver.earlyShare))
+	p.receiver.early.share = s.shareEarly()
+	p.account.SetTerms(s.config.terms(p.receiver.early.share))
 	p.window.entries, _, _ = extend.Limits(conn)
 	s.joined = append(s.joined, p)
 	p.active = true
@@ -216,7 +216,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 		return // the connection never had a peer
 	}
 	if p.active {
-		s.early -= p.receiver.earlyShare
+		s.early -= p.receiver.early.share
 	}
 	same := func(q *Peer) bool { return q == p }
 	s.joined = slices.DeleteFunc(s.joined, same)

@@ -63,7 +63,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 		// At a client, atOnce is 0 until the server's limits arrive, right after the pipe opens.
 		p.sender.atOnce = 1
 	}
-	p.receiver.peer = p
+	p.receiver.peer, p.receiver.streams = p, s
 	p.window = &window{conn: conn, stocked: p.stocked}
 	p.lanes.peer = p
 	p.lanes.wanted = 1

@@ -10,20 +10,19 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us, passes
-// parts and messages to them, and limits their number and memory. It is only used on the goroutine
-// that drives the rpc.World.
+// A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us,
+// passes parts and messages to them, and limits their number and memory. It is only used on the
+// goroutine that drives the rpc.World.
 type receiver struct {
-	peer *Peer
+	peer    *Peer
+	streams *Streams
 
 	// In order of arrival. A transfer is here from its first part or header until we have sent
 	// its last message, done or reject.
 	receiving  []*incoming
 	lastHeader uint64 // id of the newest header; 0 before the first
 
-	// A part is early if it arrives before we have answered its transfer's header.
-	early      int64 // bytes of early parts from all transfers
-	earlyShare int64 // limit on early that our limits message announced; see Streams.shareEarly
+	early earlyCredit
 
 	memoryAlarm alarm // wakes the world to retry transfers that are waiting for memory
 
@@ -41,7 +40,7 @@ type receiver struct {
 // time. Even then, each transfer delivers one batch.
 func (r *receiver) deliver() {
 	for _, in := range r.receiving {
-		if in.delivery.tick(r.peer.streams.clock.timeUp) {
+		if in.delivery.tick(r.streams.clock.timeUp) {
 			r.peer.wake() // batches are left for the next tick
 		}
 	}
@@ -139,28 +138,10 @@ func (r *receiver) onHeader(h header) {
 	r.openWaiting(in.headerTime)
 }
 
-// earlyLimit returns how many bytes may arrive early. It's at least minPending, because the peer
-// may send that many before it learns its share.
-func (r *receiver) earlyLimit() int64 { return max(r.earlyShare, minPending) }
-
-// addEarly counts n more bytes of early parts. It returns an error if the sender has exceeded the
-// limit, because that breaks the protocol.
-func (r *receiver) addEarly(n int64) error {
-	r.early += n
-	if limit := r.earlyLimit(); r.early > limit {
-		return fmt.Errorf("%w: %d bytes arrived before their headers were answered; the limit is %d",
-			errNoCredit, r.early, limit)
-	}
-	return nil
-}
-
-// removeEarly stops counting n bytes of early parts.
-func (r *receiver) removeEarly(n int64) { r.early -= n }
-
 // maxUnannounced returns the maximum number of transfers whose parts may arrive before their
 // headers. It's at least one, because even a receiver that accepts no transfers must let one begin
 // before it can refuse it.
-func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
+func (r *receiver) maxUnannounced() int { return max(1, r.streams.config.maxTransfers()) }
 
 // track adds a transfer whose header or first part has arrived. It returns nil if the connection
 // has ended, or if there are too many transfers, which breaks the protocol.
@@ -197,7 +178,7 @@ const (
 // open passes a transfer that waits for memory to the handler of its topic, or refuses it. If there
 // is still no memory for it, the transfer keeps waiting.
 func (r *receiver) open(in *incoming, now time.Time) opening {
-	t := r.peer.streams.topic(in.header.topic)
+	t := r.streams.topic(in.header.topic)
 	if err := r.refusal(in, t); err != nil {
 		in.waitsForMemory = false
 		in.finish(err)
@@ -219,7 +200,7 @@ func (r *receiver) open(in *incoming, now time.Time) opening {
 // It refuses a transfer that has waited for idleTime if no waiting transfer from any peer could be
 // opened in that time, because memory is then unlikely to be freed soon.
 func (r *receiver) openWaiting(now time.Time) {
-	s := r.peer.streams
+	s := r.streams
 	for _, in := range r.receiving {
 		if !in.waitsForMemory || in.cause() != nil {
 			continue
@@ -277,7 +258,7 @@ func checkHeader(h *header, t topic) error {
 // checkCapacity returns an error if a transfer exceeds one of the limits in Config. The transfer
 // already counts as known.
 func (r *receiver) checkCapacity(h *header) error {
-	config := &r.peer.streams.config
+	config := &r.streams.config
 	limit := config.maxBytes()
 	switch {
 	case r.countKnown() > config.maxTransfers(): // which includes this one
@@ -298,20 +279,20 @@ func (r *receiver) checkCapacity(h *header) error {
 // writers returns the number of goroutines that are writing for the peer, on this connection and
 // on earlier connections of the same identity or, if the peer has no identity, the same address.
 func (r *receiver) writers() int {
-	return r.peer.streams.writing.Running(&r.writing, extend.PartyOf(r.peer.conn))
+	return r.streams.writing.Running(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
 // writerStarted counts the goroutine of a writer until writerDone is called.
-func (r *receiver) writerStarted() { r.peer.streams.writing.Start(&r.writing) }
+func (r *receiver) writerStarted() { r.streams.writing.Start(&r.writing) }
 
 // writerDone is called when the goroutine of a writer ends, which may be long after the connection.
-func (r *receiver) writerDone() { r.peer.streams.writing.Done(&r.writing) }
+func (r *receiver) writerDone() { r.streams.writing.Done(&r.writing) }
 
 // noMemory returns the error for refusing a transfer because Config.MaxMemory has no room for the
 // given number of bytes that it needs.
 func (r *receiver) noMemory(needed int64) error {
 	return fmt.Errorf("%w: transfer needs %d bytes of memory, but other transfers use it or the sender already has its share; "+
-		"the limit for all peers is %d bytes (stream.Config.MaxMemory)", ErrRejected, needed, r.peer.streams.config.maxMemory())
+		"the limit for all peers is %d bytes (stream.Config.MaxMemory)", ErrRejected, needed, r.streams.config.maxMemory())
 }
 
 // reserve reserves the memory for a transfer's first credit and records. It returns false if there
@@ -331,7 +312,7 @@ func (r *receiver) reserve(in *incoming, now time.Time) bool {
 // If memory is short, it tries to find some, first by the mildest means and last by the most
 // drastic. ok is false if none of them helps.
 func (r *receiver) promiseCredit(in *incoming, now time.Time) (ahead int64, ok bool) {
-	ahead = r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
+	ahead = r.streams.config.firstCredit(r.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		ahead = min(ahead, max(h.size, minPending))
 	}
@@ -342,7 +323,7 @@ func (r *receiver) promiseCredit(in *incoming, now time.Time) (ahead int64, ok b
 
 	// Take back memory that nobody is using and, if memory is nearly used up, the memory of stuck
 	// transfers. Then make do with less.
-	reclaim := &r.peer.streams.reclaim
+	reclaim := &r.streams.reclaim
 	r.withdrawFailed()
 	reclaim.makeRoom(now)
 	for !in.answer.cover(ahead) {
@@ -394,7 +375,7 @@ func (r *receiver) owner() (conn *rpc.Conn, holds bool) { return r.peer.conn, tr
 func (r *receiver) evict(idle time.Duration) {
 	r.peer.fail(fmt.Errorf("stream: no chunk was completed for %v while other transfers needed memory; "+
 		"the limit for all peers is %d bytes (stream.Config.MaxMemory)",
-		idle, r.peer.streams.config.maxMemory()))
+		idle, r.streams.config.maxMemory()))
 	r.peer.account.Close()
 	r.peer.slices.discard()
 }
@@ -410,7 +391,7 @@ func (r *receiver) withdrawFailed() {
 }
 
 // settle gives back everything that a removed transfer still has: promised memory, the memory of
-// its records, and its share of early.
+// its records, and its share of the early credit.
 func (r *receiver) settle(in *incoming) {
 	in.answer.withdraw(0)
 	r.peer.account.Repay(in.records)
@@ -435,7 +416,7 @@ func (r *receiver) charge(n int64) (hadRoom bool) {
 	// There must be room for early parts, because we allowed the peer to send them, and it can't
 	// resend them. HoldBeyond only fails if one of the peer's transfers has stalled and holds more
 	// than is still promised to it.
-	if r.earlyShare > 0 && account.HoldBeyond(n, heldBytes(r.earlyShare)) {
+	if r.early.share > 0 && account.HoldBeyond(n, heldBytes(r.early.share)) {
 		return true
 	}
 	account.MustHold(n)
@@ -457,7 +438,7 @@ func (r *receiver) onPart(message []byte) {
 	if in == nil {
 		return
 	}
-	r.peer.streams.reclaim.makeRoomIfCrowded()
+	r.streams.reclaim.makeRoomIfCrowded()
 	if err := in.arrival.add(p); err != nil {
 		r.peer.violate("transfer %d: %v", p.id, err)
 	}

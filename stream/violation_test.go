@@ -192,8 +192,8 @@ func testSenderBeforeLimits(t *testing.T, via Backend) {
 		require.Equal(n, 1, stats.Sending)
 		require.Equal(n, 1, stats.Waiting)
 		n.do(n.client.world, func() {
-			require.LessOrEqual(n, n.client.peer.receiver.early, int64(64<<10))
-			require.Greater(n, n.client.peer.receiver.early, int64(32<<10))
+			require.LessOrEqual(n, n.client.peer.receiver.early.bytes, int64(64<<10))
+			require.Greater(n, n.client.peer.receiver.early.bytes, int64(32<<10))
 		})
 	})
 }
