@@ -70,8 +70,9 @@ const minRepeated = 256
 // Restart makes acks due at once. Call it when packets change to another path.
 //
 // It repeats the acks of all chunks that have not been taken, and of as many of the chunks taken
-// last as the receive queue holds, but at least 256. Slices that arrived on the old path are kept. If the sender is
-// missing the acks of further chunks, it resends their slices, which the receiver then acks again.
+// last as the receive queue holds, but at least 256. Slices that arrived on the old path are kept.
+// If the sender is missing the acks of further chunks, it resends their slices, which the receiver
+// then acks again.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)

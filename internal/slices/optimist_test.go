@@ -163,7 +163,7 @@ func (s *side) indexes(t *testing.T, now time.Time) (sent []int) {
 // takes to send the others.
 func withholds(t *testing.T) (s *side, sent []int) {
 	s = newSide()
-	s.Withhold(func(int) int { return 2 })
+	s.Withhold(func(int) int { return 1 })
 	require.NoError(t, s.Send(content(5*Size), memory{}))
 	return s, s.indexes(t, netsim.Epoch)
 }
@@ -219,8 +219,8 @@ func TestWithheldSlices(t *testing.T) {
 	t.Log("# the last slice in the queue isn't withheld, and none on a path that reports fates")
 	s = newSide()
 	s.Withhold(func(int) int { return 0 })
-	require.NoError(t, s.Send(content(Size), memory{}))
-	require.Equal(t, []int{0}, s.indexes(t, netsim.Epoch))
+	require.NoError(t, s.Send(content(2*Size), memory{}))
+	require.Equal(t, []int{0, 1}, s.indexes(t, netsim.Epoch))
 	s = newSide()
 	s.Withhold(func(int) int { return 0 })
 	s.SetPath(netsim.Epoch, recovery.Path{Fates: true})

@@ -47,7 +47,8 @@ func (r *repairMaker) prepare(o *outbox, number uint64, loss float64) {
 	message := c.message
 	count := len(c.newest)
 	extra := parity.Count(o.inFlight(c), loss)
-	if extra == 0 || count > maxRepaired {
+	unsent := slices.Contains(c.newest, 0) // the peer must not restore, and ack, what we haven't sent
+	if extra == 0 || count > maxRepaired || unsent {
 		return
 	}
 	r.split(message, extra)

@@ -122,6 +122,9 @@ func (r *restorer) drop(id uint16, account Account) {
 		r.count -= set.Have
 		delete(r.sets, id%Pipeline)
 	}
+	if len(r.sets) == 0 {
+		r.sets = nil // a map that was large stays large, and isn't charged
+	}
 }
 
 // dropAll removes all sets. Its cost depends only on the number of sets, because a peer can

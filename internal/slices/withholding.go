@@ -21,20 +21,20 @@ type withholding struct {
 }
 
 // pick is called when a slice is about to be sent for the first time, and reports whether to
-// withhold it. Only one slice is withheld at a time. If the slice is the last one in the queue,
-// none would follow it.
+// withhold it. Only one slice is withheld at a time, and others don't count meanwhile. If the slice
+// is the last one in the queue, none would follow it.
 func (w *withholding) pick(last bool) bool {
-	if w.random == nil {
+	if w.random == nil || w.current != 0 {
 		return false
 	}
 	if w.left == 0 {
-		w.left = 1 + w.random(2*meanWithheld-1)
+		w.left = 2 + w.random(2*meanWithheld-2) // not 1, since the next slice may be the one just released
 	}
 	if w.left > 1 {
 		w.left--
 		return false
 	}
-	if last || w.current != 0 {
+	if last {
 		return false
 	}
 	w.left = 0
