@@ -232,10 +232,10 @@ type Config struct {
 
 	// RetryAbove is the number of handshakes in progress from which on a new client's address must
 	// first be validated by a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
-	// MaxHandshakes; negative means that every client's address must be validated, and MaxHandshakes
-	// or more that none must for this reason. A Retry costs the client a round trip, but doesn't cost the server any state.
-	// Forged first packets therefore never occupy more than RetryAbove of the handshake slots that
-	// MaxHandshakes provides.
+	// MaxHandshakes; negative means that every client's address must be validated, and
+	// MaxHandshakes or more that none must for this reason. A Retry costs the client a round trip,
+	// but doesn't cost the server any state. Forged first packets therefore never occupy more than
+	// RetryAbove of the handshake slots that MaxHandshakes provides.
 	//
 	// If four clients at an address begin their handshakes while it is unvalidated, it must be
 	// validated for further clients in any case, until it has been silent for 10 to 20 s.
