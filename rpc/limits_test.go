@@ -47,7 +47,7 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{ReceiveLimit: 2 << 20, ReceiveBudget: 1 << 20}, "Config.ReceiveLimit is 2097152 bytes; the limit is 1048576 (Config.ReceiveBudget)"},
 		{Config{SendLimit: 1 << 30, SendBudget: 1 << 29}, "Config.SendLimit is 1073741824 bytes; the limit is 536870912 (Config.SendBudget): raise it or lower SendLimit"},
 		{Config{MaxConns: 2049}, "Config.MaxConns is 2049; the limit is 2048, or more if Config.ReceiveBudget (536870912) has 262144 bytes for each: raise it or lower MaxConns"},
-		{Config{MaxConns: math.MaxInt, ReceiveBudget: 1 << 20}, "; the limit is 1024, because each"},
+		{Config{MaxConns: math.MaxInt, ReceiveBudget: 1 << 20}, "; the limit is 1024, or more if Config.ReceiveBudget (1048576)"},
 		{Config{SendBudget: 1000}, "Config.SendBudget is 1000 bytes; the minimum is 65536"},
 		{Config{SendLimit: 1}, "Config.SendLimit is 1 byte; the minimum is 65536"},
 		{Config{TickRate: 1e9}, "Config.TickRate is 1000000000; the maximum is 1000 ticks a second"},
