@@ -288,7 +288,7 @@ type IncomingArray[T any] struct {
 // A claim belongs to the call of OnBatch, Batches or Collect that takes the elements of an array.
 type claim struct {
 	method string
-	pulls  bool // a loop is taking them
+	loops  bool // a loop has begun to take them
 }
 
 // OnBatch registers fn to be called on the world's goroutine with the elements, batch by batch and
@@ -334,8 +334,7 @@ func (a *IncomingArray[T]) batches(ctx context.Context, c *claim) iter.Seq2[[]T,
 			yield(nil, err)
 			return
 		}
-		a.claim(c) // again, because an earlier loop may have given it up
-		a.pull(c)
+		a.beginLoop(c)
 		// If the loop is left early, perhaps by a panic, cancel the transfer. Otherwise the
 		// transfer has already ended, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
@@ -389,18 +388,20 @@ func (a *IncomingArray[T]) claim(c *claim) {
 	a.claimed = c
 }
 
-// pull records that a loop takes the elements of c.
-func (a *IncomingArray[T]) pull(c *claim) {
+// beginLoop begins a loop, which takes the elements of c. It claims them again, because an earlier
+// loop may have given up the claim.
+func (a *IncomingArray[T]) beginLoop(c *claim) {
+	a.claim(c)
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
-	c.pulls = true
+	c.loops = true
 }
 
-// unclaim takes the elements from c, if they belong to it and no loop is taking them.
+// unclaim takes the elements from c, if they belong to it and no loop has begun to take them.
 func (a *IncomingArray[T]) unclaim(c *claim) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
-	if a.claimed == c && !c.pulls {
+	if a.claimed == c && !c.loops {
 		a.claimed = nil
 	}
 }

@@ -317,6 +317,11 @@ func TestArrayIsClaimedOnce(t *testing.T) {
 			for batch, err := range loop {
 				require.NoError(n, err)
 				got = append(got, batch...)
+				n.do(n.client.world, func() { // which leaves the claim to the loop that is running
+					for _, err := range loop {
+						require.ErrorIs(n, err, ErrBlocking)
+					}
+				})
 			}
 			require.Equal(n, sent, got)
 			require.NoError(n, transfer.Wait(n.ctx))

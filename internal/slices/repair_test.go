@@ -133,6 +133,23 @@ func TestNoRepairsOfAckedChunks(t *testing.T) {
 	require.False(t, ok, "nothing of the second chunk has left")
 }
 
+// TestNoRepairsOfHalfSentChunks: a peer that restored a slice which was never sent would ack it,
+// and that ends the connection.
+func TestNoRepairsOfHalfSentChunks(t *testing.T) {
+	var o outbox
+	repairs := func() bool {
+		_, ok := new(repairMaker).next(&o, 0.3)
+		return ok
+	}
+	require.NoError(t, o.send(content(partBytes), memory{}))
+	for o.unsent > 0 {
+		require.False(t, repairs(), "%d bytes unsent", o.unsent)
+		_, _, ok := o.next(netsim.Epoch, false)
+		require.True(t, ok)
+	}
+	require.True(t, repairs())
+}
+
 // TestRestorerIsBounded passes repair slices of a chunk that never arrives to a restorer.
 func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
@@ -158,6 +175,9 @@ func TestRestorerIsBounded(t *testing.T) {
 	require.Equal(t, maxHeldRepairs, box.restorer.count)
 	require.NotZero(t, box.refused)
 	require.EqualValues(t, 10*Size, box.memory.account.(*room).left, "no room of slices")
+
+	box.restorer.dropAll(box.memory.account)
+	require.Nil(t, box.restorer.sets, "a map that was large is not charged")
 }
 
 // full is an account that lends nothing.
