@@ -147,15 +147,11 @@ func TestQueueAlone(t *testing.T) {
 			if l.rate >= 100e6 {
 				long = 4 * time.Second
 			}
-			goodput := 0.9
-			if l.loss > 0 {
-				goodput = 0.86 // a Yield may fall into these seconds
-			}
 			w.until(2*time.Second+long, w.done)
 			packet := time.Duration(charged * 8e9 / float64(l.rate))
 			f = append(f, atMost(l.String()+": standing queue, ms", q.standing(50).Seconds()*1e3, max(5*ms, l.rtt/4, 6*packet).Seconds()*1e3),
 				atMost(l.String()+": mean queue, ms", q.mean().Seconds()*1e3, max(5*ms, l.rtt/8, 3*packet).Seconds()*1e3),
-				atLeast(l.String()+": goodput", float64(b.received-from)*8/long.Seconds()/float64(l.rate)/(1-l.loss)/useful, goodput))
+				atLeast(l.String()+": goodput", float64(b.received-from)*8/long.Seconds()/float64(l.rate)/(1-l.loss)/useful, 0.92))
 		}
 		return f
 	}, 9372409699425353552)

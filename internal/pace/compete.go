@@ -126,12 +126,24 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	}
 }
 
-// cutWindow multiplies the window by multiplicative. This answers all losses of packets sent so
-// far.
+// cutWindow shrinks the window. This answers all losses of packets sent so far.
 func (c *Controller) cutWindow(t instant) {
 	c.saveUndo(t, 1)
-	c.competition.window = max(c.competition.window*multiplicative, minCompeteWindow*float64(c.cfg.Packet))
+	c.competition.window = max(c.competition.window*c.cutTo(), minCompeteWindow*float64(c.cfg.Packet))
 	c.competition.cut = t
+}
+
+// cutTo returns the part of the window that remains after a loss.
+func (c *Controller) cutTo() float64 {
+	s := &c.competition.sharing
+	if !s.on {
+		return multiplicative
+	}
+	s.cuts++
+	if s.cuts > 1 && ownsPath(c.competition.rate(c.delay.smoothed), c.fastest) {
+		return aloneMultiplicative
+	}
+	return sharingMultiplicative
 }
 
 // resign leaves Compete, at the rate of the window.

@@ -54,8 +54,9 @@ type congestion struct {
 	excess float64                             // packets lost in high queues beyond the baseline
 }
 
-// acked records a packet that arrived, with the delay that it met.
-func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight) {
+// acked records a packet that arrived with the given delay. It returns the queue that the packet
+// met, and whether that had room.
+func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight) (met time.Duration, room bool) {
 	c.jittery = jitter > 0
 
 	// Jitter must not count as queue. If it did, hardly any packet in 100 ms of jitter would meet a
@@ -63,16 +64,19 @@ func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight
 	// path like Unreal's network emulation profile Bad would then blame the loss of 5 % on a
 	// competitor (stream.TestSealedOnABadPath).
 	queue := max(0, delay-jitter)
-	met := c.neighbours.add(sent, queue, s.step)
+	met = c.neighbours.add(sent, queue, s.step)
 	c.deepest.note(t, queue)
-	c.of(met, s).acked++
+	fates := c.of(met, s)
+	fates.acked++
+	return met, fates != &c.batch.high
 }
 
-// lost records a lost packet, and reports whether the queue that it met had room.
-func (c *congestion) lost(sent instant, s sight) (room bool) {
-	queue := c.neighbours.met(sent)
-	c.of(queue, s).lost++
-	return c.deepest.isLow(queue, s) || !c.deepest.isHigh(queue, s)
+// lost records a lost packet. It returns the queue that the packet met, and whether that had room.
+func (c *congestion) lost(sent instant, s sight) (met time.Duration, room bool) {
+	met = c.neighbours.met(sent)
+	fates := c.of(met, s)
+	fates.lost++
+	return met, fates != &c.batch.high
 }
 
 // of returns the tally for packets that met the given queue.

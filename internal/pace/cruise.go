@@ -40,8 +40,8 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	case t-c.delay.nearFloor > minimumLife/2, c.delay.doubtful:
 		// The minimum delay may include a queue, so measure it again.
 		c.enter(Dip, t)
-	case ended && c.checkYield(t):
-		c.beginYield(t)
+	case ended && c.blames(t):
+		c.enterSharing(t)
 	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && !c.lacksData():
 		c.openLook(t)
 	}

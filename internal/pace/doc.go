@@ -25,13 +25,15 @@
 // declared lost arrive after all, it restores the rate from before it reacted to them (undo).
 //
 // Random losses don't depend on how fast we send. Losses caused by a policer, by CoDel or by a
-// queue of only a few packets do, even though we see no delay. So when losses go on for seconds,
-// the controller sends less for a while to see whether they stop (Yield).
+// queue of only a few packets do, even though we see hardly any delay. So the controller compares
+// the packets of its looks with those sent at a lower rate right after them, and packets that met a
+// queue with those that met none (blame).
 //
 // When others fill the queue, the controller competes with them like New Reno until the queue is
-// gone (Compete). It also competes if losses stopped during a Yield, or if a quarter of the packets
-// are lost without a queue. On such a path it doubles its window from time to time to see whether
-// losses grow with the window. If they don't, they are random, and it stops competing (sharing).
+// gone (Compete). It also competes if such a comparison shows that losses are its doing, or if a
+// quarter of the packets are lost without a queue. On such a path it doubles its window from time to
+// time to see whether losses grow with the window. If they don't, they are random, and it stops
+// competing (sharing).
 //
 // A flood of losses at a rate that the path used to carry may be a radio fade, so the controller
 // tries that rate again when the flood is over (regain).

@@ -47,7 +47,7 @@ func (c *Controller) Blocked(now time.Time) {
 		}
 		c.dropHint()
 		c.enter(Drain, t)
-	case Cruise, Up, Yield:
+	case Cruise, Up:
 		c.enter(Drain, t)
 	case Compete:
 		if t-c.competition.cut > c.delay.smoothed {

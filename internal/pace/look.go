@@ -37,7 +37,7 @@ const (
 // bytes as an ordinary look does in a whole round trip, and shows sooner whether there is room. We
 // use it when we don't know who else is on the path.
 type look struct {
-	number uint16 // counts looks; 0 = none yet
+	number uint16 // even, and 2 more than that of the look before; 0 = none yet
 	swift  bool
 
 	// Limits of the gain's excess over 1.
@@ -48,6 +48,8 @@ type look struct {
 	from    float64       // our estimate when it began, in bytes per second
 	until   int64         // last round in which it may be open; 0 = closed (see open)
 	outcome tally         // fates of its packets
+	payback tally         // fates of the packets of the drain that pays it back
+	rest    tally         // fates of all other packets that became known since it began
 	queue   time.Duration // the queue when it began
 	peak    time.Duration // the longest queue since
 
@@ -57,6 +59,22 @@ type look struct {
 	shown slope
 }
 
+// next returns the number of the next look.
+func (l *look) next() uint16 { return max(l.number+2, 2) }
+
+// of returns the tally to which the fate of a packet belongs.
+func (l *look) of(s Sample) *tally {
+	switch {
+	case s.look == 0:
+		return &l.rest
+	case s.look == l.number:
+		return &l.outcome
+	case s.look == l.number+1:
+		return &l.payback
+	}
+	return &l.rest
+}
+
 // open reports whether the look still waits for the fates of its packets.
 func (l *look) open() bool { return l.until > 0 }
 
@@ -64,12 +82,24 @@ func (l *look) open() bool { return l.until > 0 }
 // to blame, since it filled the queue, unless it fits into a queue that others filled recently.
 func (l *look) causesDrops(others bool) bool { return l.open() && !(l.fits && others) }
 
+// lookOrPayback returns the mark of packets sent now: the number of the look, or one more in the
+// drain that pays it back. It returns 0 in neither.
+func (c *Controller) lookOrPayback() uint16 {
+	switch {
+	case c.state == Up:
+		return c.look.number
+	case c.state == Drain && c.looks.payingBack:
+		return c.look.number + 1
+	}
+	return 0
+}
+
 // openLook begins an ordinary look. The caller may make it swift.
 func (c *Controller) openLook(t instant) {
 	c.enter(Up, t)
 	maxExtra := c.looks.fitting.maxExtra(t, &c.delay, c.fastest, c.assumedRate())
 	c.look = look{
-		number:   c.look.number + 1,
+		number:   c.look.next(),
 		minExtra: c.looks.play.lookGain(t) - 1,
 		maxExtra: maxExtra,
 		fits:     c.looks.fitting.fits(maxExtra),

@@ -111,8 +111,6 @@ func (c *Controller) gain() float64 {
 			return c.payback()
 		}
 		return emptyGain
-	case Yield:
-		return yieldGain
 	}
 	return c.steer()
 }
@@ -169,8 +167,6 @@ func (c *Controller) Window() int {
 		if c.looks.payingBack {
 			product *= lookGain * c.push()
 		}
-	case Yield:
-		product *= yieldGain * lookGain
 	case Cruise:
 		product *= lookGain
 	}

@@ -63,7 +63,7 @@ type Controller struct {
 	looks       looks
 	competition competition
 	dips        dips
-	yielding    yielding
+	blame       blame
 	queueing    queueing
 	silence     silence
 
@@ -166,9 +166,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	s.round = uint8(c.round.number)
 	c.number++
 	s.number = c.number
-	if c.state == Up {
-		s.look = c.look.number
-	}
+	s.look = c.lookOrPayback()
 	s.limited = s.limited || c.state == Dip || c.gain() < 1
 	return s
 }
@@ -194,13 +192,11 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		return
 	}
 	b := &c.batch
-	c.yielding.fates.acked++
+	c.competition.sharing.stretch.fates.acked++
 	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
 	b.acked++
 	c.round.sentIn(s.round).acked++
-	if s.look != 0 && s.look == c.look.number {
-		c.look.outcome.acked++
-	}
+	c.look.of(s).acked++
 	c.RoundTrip(t - s.sent)
 	if s.sent >= b.newest.sent {
 		b.newest = s
@@ -235,7 +231,10 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 	} else {
 		b.queue.note(queue)
 	}
-	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
+	met, room := c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
+	if room {
+		c.blame.at(met).acked++
+	}
 }
 
 // RoundTrip reports a round trip. Only the shortest one of a batch counts.
@@ -302,8 +301,13 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	seen := c.sight()
-	room := c.congestion.lost(s.sent, seen)
-	c.yielding.lost(s.number == c.run.newest+1)
+	met, room := c.congestion.lost(s.sent, seen)
+	if s.number != c.run.newest+1 { // else it belongs to a run of losses
+		c.competition.sharing.stretch.fates.lost++
+		if room {
+			c.blame.at(met).lost++
+		}
+	}
 	consecutive := c.run.add(s.number) && room && !seen.long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
@@ -313,9 +317,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.round.sentIn(s.round).addLost(consecutive)
 	c.countAsDelivered(size)
 	c.batch.sinceCut = c.batch.sinceCut || s.sent >= c.competition.cut
-	if s.look != 0 && s.look == c.look.number {
-		c.look.outcome.addLost(consecutive)
-	}
+	c.look.of(s).addLost(consecutive)
 }
 
 // Feedback ends a batch of calls to Acked and Lost, and updates the rate, the window and the
@@ -369,7 +371,7 @@ func (c *Controller) endRound(t instant) {
 		c.halveAll(t, maxArrived)
 	}
 	c.flood.roundOver(&c.round)
-	c.yielding.roundOver(c.round.number)
+	c.competition.sharing.stretch.roundOver(c.round.number)
 	c.delay.roundOver(c.round.minTrip.value)
 	c.delay.back = c.round.minBack.value
 	arrived := float64(c.round.arrived(c.delivery.total))
@@ -399,7 +401,7 @@ func (c *Controller) regainRate(t instant) {
 	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
 	queued := g.rate > 0 && c.round.maxQueue > c.delay.target() // so the path carries no more
-	ownLosses := sharing.on && !sharing.byFlood                 // as a Yield has shown
+	ownLosses := sharing.on && !sharing.byFlood                 // as looks or queues have shown
 	if queued || ownLosses {
 		*g = regain{}
 		return

@@ -11,6 +11,15 @@ const (
 	// soon as we have four fifths of it.
 	sharingGain = 1.02
 
+	// While sharing, a loss leaves sharingMultiplicative of the window, as in New Reno. But the
+	// window grows only half as fast as New Reno's (see additive): without a queue windows are a
+	// few packets, and New Reno often loses too many of them to recover without a timeout. Ours
+	// doesn't, so it would take two thirds of the path.
+	//
+	// If the window has grown to the whole path in spite of earlier losses, nobody else needs it,
+	// and aloneMultiplicative is enough.
+	sharingMultiplicative, aloneMultiplicative = 0.5, 0.85
+
 	// A surge multiplies the window by surgeGain at each step. Losses can't count as random until
 	// the window has grown by the factor minGoal, because a full path then loses far more than its
 	// usual share.
@@ -18,10 +27,12 @@ const (
 
 	// The window stays at the goal for at least minSurge and surgeTrips round trips, so that others
 	// that slowed down after a loss have time to take back their part.
-	minSurge, surgeTrips = time.Second, 40
+	//
+	// It also stays until surgeLosses losses should have occurred, but no longer than maxSurge.
+	minSurge, surgeTrips, surgeLosses, maxSurge = time.Second, 40, 16, 5 * time.Second
 
 	// minLosses is how many losses show the usual share without a surge. If there are fewer within
-	// maxYield, the share is small.
+	// maxSurge, the share is small.
 	minLosses = 4
 
 	// We rest for at least minRest and restTrips round trips before the next surge. Since a surge
@@ -29,12 +40,15 @@ const (
 	minRest, restTrips, maxRest = time.Second / 2, 16, 32 * time.Second
 
 	// randomLosses is how many losses a surge must meet at its goal to prove them random. If there
-	// are fewer, the path simply has room.
-	randomLosses = 6
+	// are fewer, or fewer than randomPart of those expected, the path simply has room.
+	randomLosses, randomPart = 6, 0.5
 
 	// proofsNeeded is how many surges in a row must prove losses random. A single one may do so by
 	// chance if others leave the path just then.
 	proofsNeeded = 2
+
+	// decidedRounds is how many rounds pass until the fates of a round's packets are known.
+	decidedRounds = 3
 )
 
 // A sharing is a competition on a path that drops packets instead of queueing them. Its window
@@ -45,11 +59,13 @@ const (
 // keeps doubling the window. Losses that we or others cause then increase, but random ones don't.
 type sharing struct {
 	on      bool
-	byFlood bool          // caused by a flood, not proved by a Yield; ends when we see a queue
+	byFlood bool          // caused by a flood, not proved by a blame; ends when we see a queue
 	first   float64       // the window when it began
 	next    instant       // earliest time for the next surge
 	rest    time.Duration // from the last surge to the next
 	proofs  int           // surges in a row that proved losses random
+	cuts    int           // how often losses have cut the window
+	stretch stretch       // since the last surge, or since the last step of this one
 
 	// The surge.
 	surging bool    // a surge is under way
@@ -58,6 +74,42 @@ type sharing struct {
 	goal    float64 // the window at which losses may prove random
 	usual   tally   // fates before it
 }
+
+// A stretch counts the fates of the packets sent from a certain time on.
+type stretch struct {
+	began instant
+	round int64 // round in which the fates of the first of them become known
+	shown bool  // that round has ended
+	from  tally // fates at its end, if shown
+	fates tally // of all packets; a run of losses counts as one
+}
+
+// begin starts counting from the packets sent from now on, because the window changes. round is the
+// number of the current round.
+func (s *stretch) begin(t instant, round int64) {
+	s.began = t
+	s.round = round + decidedRounds
+	s.shown = false
+}
+
+// roundOver ends a round.
+func (s *stretch) roundOver(round int64) {
+	s.shown = round >= s.round
+	if round <= s.round {
+		s.from = s.fates
+	}
+}
+
+// now returns the fates of the stretch.
+func (s *stretch) now() tally {
+	if !s.shown {
+		return tally{}
+	}
+	return tally{lost: s.fates.lost - s.from.lost, acked: s.fates.acked - s.from.acked}
+}
+
+// expected returns how many losses the usual share makes of the packets of the stretch.
+func (s *sharing) expected() float64 { return s.usual.share() * float64(s.stretch.now().count()) }
 
 // exceeds reports whether losses exceed the usual share by more than three standard deviations. It
 // allows for the fact that only a few losses show the usual share.
@@ -90,7 +142,7 @@ func (c *Controller) delaySurge(t instant, d time.Duration) {
 	s.surging = false
 	s.rest = max(d, minRest, restTrips*c.delay.base())
 	s.next = t + s.rest
-	c.yielding.begin(t, c.round.number)
+	s.stretch.begin(t, c.round.number)
 }
 
 // stepShare does congestion avoidance, with occasional surges.
@@ -114,9 +166,10 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 
 // surgeDue reports whether a surge is due and we know what is usually lost without one.
 func (c *Controller) surgeDue(t instant) bool {
-	y := &c.yielding
-	known := y.now().count() >= plentyPackets && (y.now().lost >= minLosses || t-y.began > maxYield)
-	return t >= c.competition.sharing.next && known && !c.flooded() && !c.lacksData()
+	s := &c.competition.sharing
+	usual := s.stretch.now()
+	known := usual.count() >= plentyPackets && (usual.lost >= minLosses || t-s.stretch.began > maxSurge)
+	return t >= s.next && known && !c.flooded() && !c.lacksData()
 }
 
 // beginSurge begins a surge. After a surge that proved losses random, the next one goes straight to
@@ -125,9 +178,8 @@ func (c *Controller) beginSurge(t instant) {
 	s := &c.competition.sharing
 	s.surging = true
 	s.base = c.competition.window
-	s.usual = c.yielding.now()
+	s.usual = s.stretch.now()
 	s.goal = max(s.first, minGoal*s.base)
-	c.yielding.share = s.usual.share()
 	if s.proofs > 0 {
 		c.surge(t, s.goal)
 	} else {
@@ -140,13 +192,13 @@ func (c *Controller) surge(t instant, window float64) {
 	s := &c.competition.sharing
 	s.before = c.competition.window
 	c.competition.window = min(window, s.goal)
-	c.yielding.begin(t, c.round.number)
+	s.stretch.begin(t, c.round.number)
 }
 
 // stepSurge goes on with a surge until more is lost than usual.
 func (c *Controller) stepSurge(t instant) {
 	s := &c.competition.sharing
-	now := c.yielding.now()
+	now := s.stretch.now()
 	switch {
 	case c.lacksData():
 		// We can't fill the window, so it proves nothing.
@@ -168,18 +220,19 @@ func (c *Controller) stepSurge(t instant) {
 }
 
 // surgeIsOver reports whether the window has been at its goal for long enough, and for enough
-// packets to expect yieldLosses losses.
+// packets to expect surgeLosses losses.
 func (c *Controller) surgeIsOver(t instant) bool {
-	held := t - c.yielding.began
+	s := &c.competition.sharing
+	held := t - s.stretch.began
 	return held >= max(minSurge, surgeTrips*c.delay.base()) &&
-		(c.yielding.expected() >= yieldLosses || held >= maxYield)
+		(s.expected() >= surgeLosses || held >= maxSurge)
 }
 
 // endSurge ends a surge that has reached its goal.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
-	lost := c.yielding.now().lost
-	if lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {
+	lost := s.stretch.now().lost
+	if lost < randomLosses || float64(lost) < randomPart*s.expected() {
 		// Less was lost than before, so the path has room. Keep the window.
 		s.proofs = 0
 		c.delaySurge(t, 0)
@@ -193,7 +246,6 @@ func (c *Controller) endSurge(t instant) {
 	}
 	// The losses are random, so stop sharing and go on as before.
 	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
-	c.yielding.took = minYield
-	c.yielding.end(t, c.round.number)
+	c.blame = blame{}
 	c.enter(Cruise, t)
 }

@@ -29,9 +29,9 @@ func (s *sharer) packets() float64 { return s.competition.window / 1000 }
 func (s *sharer) rounds(d time.Duration) {
 	for end := s.t + d; s.t < end && s.state == Compete; s.t += 50 * ms {
 		lost := s.lost(s.packets())
-		s.yielding.fates.lost += lost
-		s.yielding.fates.acked += 100 - lost
-		s.yielding.roundOver(s.round.number)
+		s.competition.sharing.stretch.fates.lost += lost
+		s.competition.sharing.stretch.fates.acked += 100 - lost
+		s.competition.sharing.stretch.roundOver(s.round.number)
 		s.round.number++
 		s.stepShare(s.t, batch{}, true)
 	}
@@ -56,7 +56,7 @@ func TestSurgesShowRandomLosses(t *testing.T) {
 	require.Equal(t, Cruise, s.state)
 	require.Less(t, s.t, 15*time.Second)
 	require.InDelta(t, 2e6, s.Estimate(), 1e5)
-	require.Greater(t, s.yielding.next, s.t+10*time.Second)
+	require.Equal(t, blame{}, s.blame)
 }
 
 // If more is lost when the window grows, others need the path.
@@ -97,12 +97,13 @@ func TestSurgesTakeWhatIsFree(t *testing.T) {
 func TestSharingOutlastsSilence(t *testing.T) {
 	s := newSharer(func(float64) int { return 0 })
 	first, window := s.competition.sharing.first, s.competition.window
+	s.fastest = 4e6
 	s.enter(Dark, s.t)
 	s.wake(s.t+time.Second, Sample{})
 	require.Equal(t, Compete, s.state)
 	require.True(t, s.competition.sharing.on)
 	require.Equal(t, first, s.competition.sharing.first)
-	require.InDelta(t, multiplicative*window, s.competition.window, 1)
+	require.InDelta(t, sharingMultiplicative*window, s.competition.window, 1)
 
 	s.enter(Cruise, s.t)
 	s.enter(Dark, s.t)
@@ -154,4 +155,38 @@ func TestDelugeBeginsSharing(t *testing.T) {
 	c.stepCompete(2*time.Second, batch{}, false)
 	require.Equal(t, Compete, c.state)
 	require.False(t, c.competition.sharing.on)
+}
+
+// The fates of packets sent with the previous window become known for some more rounds, and don't
+// count.
+func TestStretchCountsWhatWasSentInIt(t *testing.T) {
+	var s sharing
+	round := int64(0)
+	rounds := func(n, lost int) {
+		for range n {
+			s.stretch.fates.add(tally{lost: lost, acked: 100 - lost})
+			s.stretch.roundOver(round)
+			round++
+		}
+	}
+	rounds(10, 1)
+	s.usual = tally{lost: 1, acked: 99}
+	s.stretch.begin(1, round)
+	rounds(decidedRounds, 1)
+	require.Zero(t, s.stretch.now())
+	rounds(17, 0)
+	require.Equal(t, tally{acked: 1600}, s.stretch.now(), "the round in which the first are decided counts for neither")
+	require.InDelta(t, 16, s.expected(), 0.1)
+}
+
+// A window that has grown to the whole path again shows that nobody else needs it.
+func TestSharingAlone(t *testing.T) {
+	s := newSharer(func(float64) int { return 0 })
+	s.fastest = 2e6
+	s.competition.window = 100e3
+	s.cutWindow(s.t)
+	require.EqualValues(t, aloneMultiplicative*100e3, s.competition.window)
+	s.fastest = 4e6
+	s.cutWindow(s.t)
+	require.EqualValues(t, sharingMultiplicative*aloneMultiplicative*100e3, s.competition.window)
 }

@@ -13,7 +13,6 @@ const (
 	Up                   // trying a higher rate, which is called a look
 	Dip                  // leaving the path half empty for a round, to measure the minimum delay
 	Compete              // sharing a queue that others fill
-	Yield                // leaving part of the path to others, to see if the losses stop
 	Dark                 // sending one packet per PTO, because no ack arrives
 	Stopped              // sending nothing, because no ack has arrived for 10 s
 )
@@ -26,7 +25,6 @@ func (s State) String() string {
 		Up:      "up",
 		Dip:     "dip",
 		Compete: "compete",
-		Yield:   "yield",
 		Dark:    "dark",
 		Stopped: "stopped",
 	}[s]
@@ -57,8 +55,6 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.stepUp(t, b)
 	case Dip:
 		c.stepDip(t, ended)
-	case Yield:
-		c.stepYield(t)
 	case Compete:
 		c.stepCompete(t, b, ended)
 	}
@@ -85,6 +81,7 @@ func (c *Controller) enter(s State, t instant) {
 		// While the path was dark, we sent one packet per PTO whatever its size, but the pacer
 		// accounted for them as usual, so its next time may be seconds away. Cancel that debt.
 		c.pacer.next = min(c.pacer.next, t)
+		c.competition.sharing.stretch.begin(t, c.round.number)
 	}
 	if s == Cruise {
 		c.looks.pause = c.looks.drawPause(t)
@@ -105,7 +102,6 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Drain {
 		c.queueing.drained = c.round.maxQueue
 	}
-	c.yielding.stateChanged(c.state, s, t, c.round.number)
 	c.state = s
 	c.since = t
 	c.totalBefore = c.delivery.total

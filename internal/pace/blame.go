@@ -1,0 +1,101 @@
+package pace
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// Packets that may be lost because of us must be lost moreLoss times as often as others for a
+	// comparison to count fully as evidence that they are.
+	moreLoss = 4
+
+	// A comparison shows at most maxEvidence, and proof is enough to prove that losses are our
+	// doing. So it takes three comparisons: a radio that loses packets in spells may lose some in a
+	// look and none in the drain after it, but rarely in three looks in a row. For the same reason,
+	// evidence to the contrary counts up to twice as much, and a little evidence is forgotten with
+	// each comparison.
+	maxEvidence, proof, forgotten = 2, 4, 0.3
+
+	// othersLoss is the minimum share of packets lost outside of looks for the losses of looks to
+	// count. On a path that we have to ourselves, with a queue of a few packets, only looks lose
+	// any, and nobody suffers. After a short queue has dropped packets of a look, those of the next
+	// looks prove even less, so plainLoss replaces othersLoss. Otherwise random loss of 1 % would
+	// seem to be our doing.
+	othersLoss, plainLoss = 0.002, 0.03
+
+	// clearQueue is the queue up to which no path drops packets because of it. CoDel's target is
+	// 5 ms (RFC 8289, section 3.2).
+	clearQueue = 4 * time.Millisecond
+
+	// firstBlame is how long we compare before anything counts as proved. A transfer that is over
+	// sooner can't starve other flows.
+	firstBlame = 2 * time.Second
+)
+
+// A blame gathers evidence that losses which seem random are our doing.
+//
+// Random losses don't depend on how much we send. Losses at a policer, at CoDel, or in a queue too
+// short to see do, even if other flows cause most of them. Policers and short queues drop more of
+// the packets that we send in a look than of those in the drain that pays it back. CoDel acts too
+// slowly for that, but it drops none of the packets that meet no queue.
+type blame struct {
+	began   instant // when the first comparison was made; 0 = none yet
+	looks   float64 // evidence from looks
+	queues  float64 // evidence from queues
+	clear   tally   // fates since the last comparison of packets that met no queue
+	delayed tally   // and of those that met one with room; of a run of losses, only the first counts
+}
+
+// at returns the tally for packets that met a queue which wasn't full.
+func (b *blame) at(queue time.Duration) *tally {
+	if queue < clearQueue {
+		return &b.clear
+	}
+	return &b.delayed
+}
+
+// compare adds the evidence of a look, and of the queues that packets have met since the last one.
+// It reports whether losses have been proved our doing.
+func (b *blame) compare(t instant, l *look) (proved bool) {
+	if b.began == 0 {
+		b.began = t
+	}
+	b.looks = max(b.looks+lookEvidence(l)-forgotten, 0)
+	b.queues = max(b.queues+evidence(b.delayed, b.clear)-forgotten, 0)
+	l.outcome, l.payback, l.rest = tally{}, tally{}, tally{}
+	b.clear, b.delayed = tally{}, tally{}
+	return max(b.looks, b.queues) >= proof && t-b.began >= firstBlame
+}
+
+// lookEvidence returns the evidence of a look.
+func lookEvidence(l *look) float64 {
+	required := othersLoss
+	if l.maxExtra > 0 {
+		required = plainLoss
+	}
+	shown := evidence(l.outcome.events(), l.payback.events())
+	if l.rest.share() < required {
+		return min(shown, 0)
+	}
+	return shown
+}
+
+// evidence returns what the fates of two groups of packets show: a positive number if the suspects
+// are lost more often than the others, a negative one if they are lost about as often. It's the
+// logarithm of the ratio of two likelihoods, given how many are lost in all.
+func evidence(suspects, others tally) float64 {
+	if suspects.count() < minLookPackets || others.count() < minLookPackets/2 {
+		return 0
+	}
+	n, m := float64(suspects.count()), float64(others.count())
+	alike, more := n/(n+m), moreLoss*n/(moreLoss*n+m)
+	shown := float64(suspects.lost)*math.Log(more/alike) + float64(others.lost)*math.Log((1-more)/(1-alike))
+	return min(max(shown, -2*maxEvidence), maxEvidence)
+}
+
+// blames reports whether losses have been proved our doing, once the fates of a look and of the
+// drain that paid it back are known.
+func (c *Controller) blames(t instant) bool {
+	return c.rounds == lookRounds+1 && c.look.number != c.looks.before && c.blame.compare(t, &c.look)
+}
