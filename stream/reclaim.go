@@ -105,10 +105,12 @@ func (r *reclaimer) tryEvict(h holder, now time.Time) (evicted bool) {
 	return stuck
 }
 
-// crowded reports whether less memory is free than the amount that a connection may always use.
+// crowded reports whether less memory is free than the amount that a connection may always use or,
+// if that is less, a quarter of the memory. While it isn't crowded, a transfer can begin.
 func (r *reclaimer) crowded() bool {
 	config := &r.streams.config
-	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, config.maxMemory()/4)
+	quarter := max(config.maxMemory()/4, transferBytes)
+	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, quarter)
 }
 
 // searchIfDue searches unless the results of the last search can still be used.

@@ -25,6 +25,7 @@ type sliceRoute struct {
 	// What arrived through the machine, to judge how much memory it needs.
 	received int64 // bytes of messages
 	usage    usage
+	started  time.Time // when startUsage last started usage; zero if it hasn't
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -81,6 +82,17 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 // They are dispensable, since the peer resends whatever they would have restored.
 func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
 
+// startUsage starts to measure the usage again if, since it was started last, chunks have begun to
+// arrive in a machine that held none. A connection may have been idle for long before that.
+func (s *sliceRoute) startUsage() {
+	var since time.Time
+	extend.Drive(s.conn, func() { since = s.link.HoldsSince() })
+	if since.After(s.started) {
+		s.started = since
+		s.usage = newUsage(since, s.received)
+	}
+}
+
 // receive calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) receive(handle func(message []byte)) {
 	if !s.link.woken.Swap(false) {
@@ -112,8 +124,11 @@ const (
 	largestPartSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
 	// allocationPage is the unit of large allocations in the Go runtime.
 	allocationPage = 8192
+	// machineBytes is the memory that a slice machine keeps, once something has arrived, until the
+	// connection ends.
+	machineBytes = slices.ReceiverBytes
 	// recordsBytes is the memory for the records of a slice machine while it receives.
-	recordsBytes = slices.ReceiverBytes + slices.RecordsBytes
+	recordsBytes = machineBytes + slices.RecordsBytes
 	// goOnBytes is the memory that a transfer needs to make progress: enough for the chunk that
 	// its content is waiting for, and for the machine's records.
 	goOnBytes = (largestPartSlices*slices.Size+allocationPage-1)/allocationPage*allocationPage + recordsBytes
