@@ -118,6 +118,7 @@ func NewWorld(config Config) (*World, error) {
 	w.extended.Driven = w.drive.DrivenBy
 	w.extended.Closed = w.lobby.shut
 	w.extended.MaxBunch = config.Bunch.MaxBunch
+	w.extended.Channels = config.Bunch.MaxChannels
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {

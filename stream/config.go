@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/slices"
+	"github.com/quivernet/quiver/internal/words"
 )
 
 // Config holds the limits and defaults of one world's streams. Zero fields take the defaults
@@ -30,7 +31,8 @@ type Config struct {
 	MaxBytes int64
 
 	// MaxPending limits the received bytes of one transfer that are waiting for the application to
-	// read them. The default is 16 MiB and the minimum 64 KiB.
+	// read them. The default is 16 MiB, or MaxMemory if that is less. The minimum is 64 KiB and the
+	// maximum MaxMemory.
 	MaxPending int64
 
 	// MaxTransfers limits the number of transfers that one peer may have in progress. The default
@@ -45,8 +47,7 @@ type Config struct {
 	// ReadTime is the time within which the application must start reading an incoming transfer or
 	// call its OnBatch, before the transfer is rejected. Without a limit, a handler that forgets a
 	// transfer would block its sender forever. A Read that returns ErrBlocking doesn't count. The
-	// default is 5 minutes. A negative value means no
-	// limit.
+	// default is 5 minutes and the minimum 1 ms. A negative value means no limit.
 	ReadTime time.Duration
 
 	// MaxMemory limits the memory in bytes that this world holds for all of its peers together,
@@ -115,7 +116,7 @@ func (c *Config) hashes() []Algorithm {
 func (c *Config) maxBytes() int64         { return limit(c.MaxBytes, 64<<20) }
 func (c *Config) readTime() time.Duration { return limit(c.ReadTime, 5*time.Minute) }
 func (c *Config) maxTransfers() int       { return max(0, cmp.Or(c.MaxTransfers, 4)) }
-func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, 16<<20) }
+func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, min(16<<20, c.maxMemory())) }
 func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 
@@ -173,6 +174,9 @@ func (c *Config) terms(early int64) budget.Terms {
 // element could otherwise never be sent.
 const minPending = 64 << 10
 
+// minReadTime is the minimum of ReadTime. Less is a time without a unit.
+const minReadTime = time.Millisecond
+
 // The bytes that are charged for a transfer in addition to its content.
 const (
 	// incomingBytes covers its records, the stacks of two goroutines, and a BLAKE3 Hasher.
@@ -201,12 +205,18 @@ func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:
 		return fmt.Errorf("stream: Config.MaxTransfers is %d; the maximum is %d", c.MaxTransfers, maxIncoming)
-	case c.maxPending() < minPending:
-		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the minimum is %d, the size of the largest element",
-			c.MaxPending, minPending)
 	case c.maxMemory() < c.minMemory():
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes; the minimum is %d, for one transfer after "+
-			"the other and a Config.MaxTransfers of %d", c.MaxMemory, c.minMemory(), c.maxTransfers())
+		return fmt.Errorf("stream: Config.MaxMemory is %s; the minimum is %d, for one transfer after "+
+			"the other and a Config.MaxTransfers of %d", words.Bytes(c.MaxMemory), c.minMemory(), c.maxTransfers())
+	case c.maxPending() < minPending:
+		return fmt.Errorf("stream: Config.MaxPending is %s; the minimum is %d, the size of the largest element",
+			words.Bytes(c.MaxPending), minPending)
+	case c.MaxPending > c.maxMemory():
+		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the limit is %d (Config.MaxMemory): raise it or lower MaxPending",
+			c.MaxPending, c.maxMemory())
+	case c.ReadTime > 0 && c.ReadTime < minReadTime:
+		return fmt.Errorf("stream: Config.ReadTime is %v; the minimum is %v: give it a unit, such as time.Second",
+			c.ReadTime, minReadTime)
 	case c.Hash == NoDigest:
 		return errors.New("stream: Config.Hash is NoDigest, which only a single transfer can use: start it with Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.computesDigests():

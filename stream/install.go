@@ -70,9 +70,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if size := extend.WorldOf(world).MaxBunch; size < minMaxBunch {
-		return nil, fmt.Errorf("stream: rpc.Config.Bunch.MaxBunch is %d; the minimum is %d, so that messages about transfers fit",
-			size, minMaxBunch)
+	if err := validateBunch(extend.WorldOf(world)); err != nil {
+		return nil, err
 	}
 	s := &Streams{
 		world:  world,
@@ -94,6 +93,22 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
 	return s, nil
+}
+
+// minChannels is the minimum of MaxChannels, for the control pipe and a lane.
+const minChannels = 2
+
+// validateBunch returns an error if rpc.Config.Bunch has a limit with which no transfer can work.
+func validateBunch(w *extend.World) error {
+	if w.MaxBunch < minMaxBunch {
+		return fmt.Errorf("stream: rpc.Config.Bunch.MaxBunch is %d; the minimum is %d, so that messages about transfers fit",
+			w.MaxBunch, minMaxBunch)
+	}
+	if w.Channels != 0 && w.Channels < minChannels {
+		return fmt.Errorf("stream: rpc.Config.Bunch.MaxChannels is %d; the minimum is %d, so that transfers have channels",
+			w.Channels, minChannels)
+	}
+	return nil
 }
 
 // bind calls bindPipes. rpc.Bind panics with a text if Install is called a second time, or after

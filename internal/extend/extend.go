@@ -169,6 +169,7 @@ type World struct {
 	Driven   func(by uint64) // driver.Driver.DrivenBy
 	Closed   <-chan struct{} // closed with the world
 	MaxBunch int             // maximum size of a message that this end accepts
+	Channels int             // maximum number of channels that each side may have open; 0 = default
 
 	Joined []func(conn any) // added by OnJoin; used on the world's goroutine only
 
