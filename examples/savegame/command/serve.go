@@ -46,7 +46,7 @@ func serveFlags() []cli.Flag {
 		sizeFlag("total-quota", "", "maximum `BYTES` in the store for all users (default: the disk)"),
 		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that are kept however old they are", Validator: atLeast(1)},
 		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions and removed saves are kept", Validator: atLeast[time.Duration](1)},
-		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have to finish when the server stops"},
+		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have to finish when the server stops", Validator: atLeast[time.Duration](0)},
 		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "info", "off", "debug", "warn", "error"),
 	}
 }

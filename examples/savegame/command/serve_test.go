@@ -180,6 +180,8 @@ func TestServeRefuses(t *testing.T) {
 	require.NoDirExists(t, dir, "a server that cannot begin leaves nothing behind")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--quota", "much"), exitUsage, "-quota", "much", "64MiB")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--keep", "0"), exitUsage, "-keep", "at least 1")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--drain", "-1s"), exitUsage, "-drain", "at least 0s")
+	requireFailure(t, runProgram("", "ls", "--patience", "-1s"), exitUsage, "-patience", "at least 0s")
 }
 
 func TestCheck(t *testing.T) {

@@ -58,7 +58,7 @@ func client(name, args, summary string, do func(context.Context, *session) error
 		&cli.StringFlag{Name: "home", Usage: "`FOLDER` of logins (default: savegame in the user's configuration)", Sources: cli.EnvVars("SAVEGAME_HOME")},
 		&cli.StringFlag{Name: "profile", Usage: "`NAME` of the login, if there are several"},
 		&cli.StringFlag{Name: "server", Usage: "`HOST:PORT` of the server (default: that of the login)"},
-		&cli.DurationFlag{Name: "patience", Value: 5 * time.Minute, Usage: "`TIME` without progress after which the command gives up a lost server"},
+		&cli.DurationFlag{Name: "patience", Value: 5 * time.Minute, Usage: "`TIME` without progress after which the command gives up a lost server", Validator: atLeast[time.Duration](0)},
 		sizeFlag("bwlimit", "", "`BYTES` of content per second, such as 500KB (default: no limit)"),
 		carrierFlag(),
 		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "off", "debug", "info", "warn", "error"),

@@ -36,6 +36,27 @@ type Config struct {
 	Now     func() time.Time
 }
 
+// validate returns an error if a field is negative that must not be. A negative KeepFor or Grace
+// would delete what was just put, and a negative Quota would be no limit.
+func (c *Config) validate() error {
+	return cmp.Or(
+		notNegative("Keep", c.Keep),
+		notNegative("KeepFor", c.KeepFor),
+		notNegative("Quota", c.Quota),
+		notNegative("TotalQuota", c.TotalQuota),
+		notNegative("Grace", c.Grace),
+		notNegative("MaxSize", c.MaxSize),
+	)
+}
+
+// notNegative returns an error if a field's value is negative.
+func notNegative[T int | int64 | time.Duration](field string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("versions: Config.%s is %v; it must not be negative", field, value)
+	}
+	return nil
+}
+
 // Versions holds the saves of all users.
 type Versions struct {
 	store  store.Store
@@ -53,6 +74,9 @@ type Versions struct {
 // are first needed. With a total quota, Open reads the versions of all users, and fails if those of
 // one user can't be read, because it is then unknown how much all users have.
 func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
 	c.Keep = cmp.Or(c.Keep, 10)
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
 	c.Reserve = cmp.Or(c.Reserve, 256<<20)

@@ -2,6 +2,8 @@ package versions
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -541,4 +543,48 @@ func TestCheckVerifiesWhatNoVersionHasYet(t *testing.T) {
 	require.False(t, r.Sound())
 	p.put(u, Request{Name: "world"}, s)
 	p.requireContent(u, "world", 1, s)
+}
+
+// TestSettings: with each setting at its extremes, a put works or an error names the setting.
+func TestSettings(t *testing.T) {
+	for i := range reflect.TypeFor[Config]().NumField() {
+		name := reflect.TypeFor[Config]().Field(i).Name
+		for _, value := range []int64{0, -1, 1, math.MaxInt64} {
+			var c Config
+			field := reflect.ValueOf(&c).Elem().Field(i)
+			if !field.CanInt() || field.OverflowInt(value) {
+				continue
+			}
+			field.SetInt(value)
+			err := tryConfig(t, c)
+			if value < 0 && name != "Reserve" {
+				require.EqualError(t, err, fmt.Sprintf("versions: Config.%s is %v; it must not be negative", name, field))
+			} else if err != nil { // the text for users says quota, total quota, or the limit of a save
+				require.Regexp(t, "(?i)"+name+"|total quota|limit of 1 ", err)
+			}
+		}
+	}
+}
+
+// tryConfig puts two versions, deletes what is outdated, and requires that the newest one is there.
+func tryConfig(t *testing.T, c Config) error {
+	p := &place{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	p.store = storetest.NewMemory(func() time.Time { return p.now })
+	c.Now = func() time.Time { return p.now }
+	var err error
+	if p.all, err = Open(t.Context(), p.store, c); err != nil {
+		return err
+	}
+	u := p.user("alice")
+	for _, content := range []save{saveOf("one"), saveOf("two")} {
+		if _, _, err := put(t.Context(), u, Request{Name: "world", Mode: Force}, content); err != nil {
+			return err
+		}
+		p.now = p.now.Add(time.Hour)
+		if _, err := p.all.Collect(t.Context()); err != nil {
+			return err
+		}
+		p.requireContent(u, "world", 0, content)
+	}
+	return nil
 }
