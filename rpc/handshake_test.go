@@ -386,6 +386,30 @@ func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 	})
 }
 
+// TestNewcomersTakeOverMemory: a client whose handshake ends in favor of another one leaves it its
+// memory. When ReceiveBudget was used up, the handshake ended, and the other client was refused.
+func TestNewcomersTakeOverMemory(t *testing.T) {
+	for _, config := range []Config{{MaxHandshakes: 2}, {MaxConns: 2}} {
+		config.ReceiveBudget = 2 * minReceiveLimit
+		inNet(t, 0, config, func(n *network) {
+			first, second := newRawPeer(t, n.server.World), newRawPeer(t, n.server.World)
+			n.join(Config{})
+			require.Equal(t, ServerBusy, Code(first.closed().Code))
+			require.Equal(t, HandshakeTimeout, Code(second.closed().Code), "it was not in the way")
+			synctest.Wait()
+			require.Equal(t, minReceiveLimit, n.server.lobby.memory.Reserved())
+			n.join(Config{})
+			require.Equal(t, 2*minReceiveLimit, n.server.lobby.memory.Reserved())
+			require.Equal(t, HandshakeStats{Begun: 4, Evicted: 1, Failed: 2}, n.server.HandshakeStats())
+			for _, c := range n.ends {
+				c.Close(0, "")
+			}
+			n.tick(3)
+			require.Zero(t, n.server.lobby.memory.Reserved())
+		})
+	}
+}
+
 func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	inNet(t, 2, Config{ReceiveBudget: 16 << 20, MaxConns: 8}, func(n *network) {
 		first, second := n.conns[0].Stats().ReceiveLimit, n.conns[1].Stats().ReceiveLimit

@@ -97,7 +97,7 @@ func takePlace(t *testing.T, server *testWorld, free time.Duration) {
 		}
 	}
 	if server.config.MaxConns == 1 {
-		v, _, full := server.lobby.door.Admit(nil, netip.Prefix{}, time.Now(), func() *door.Full { return nil })
+		v, _, full := server.lobby.door.Admit(nil, netip.Prefix{}, time.Now(), func(*Conn) *door.Full { return nil })
 		require.Nil(t, full)
 		server.lobby.door.Join(v)
 	}

@@ -212,8 +212,14 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, slot *handshakeSlot) (evicted
 	return evicted, serverFull(full)
 }
 
-// reserveMemory reserves the memory that a connection may use until it joins.
-func (l *lobby) reserveMemory() *door.Full {
+// reserveMemory reserves the memory that a connection may use until it joins. If another connection
+// was evicted for it, that is the other one's memory. The caller holds mu.
+func (l *lobby) reserveMemory(evicted *Conn) *door.Full {
+	if evicted != nil {
+		evicted.reserved.Store(0) // it was minReceiveLimit, because evicted hasn't joined
+		l.memory.Replace()
+		return nil
+	}
 	if l.memory.Enter() {
 		return nil
 	}

@@ -84,7 +84,7 @@ func TestDialThatFailsLeavesNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server, client := newTestWorld(t, row.server), newTestWorld(t, Config{})
 			for range row.server.MaxConns { // all places are taken
-				v, _, full := server.lobby.door.Admit(nil, netip.Prefix{}, time.Now(), func() *door.Full { return nil })
+				v, _, full := server.lobby.door.Admit(nil, netip.Prefix{}, time.Now(), func(*Conn) *door.Full { return nil })
 				require.Nil(t, full)
 				server.lobby.door.Join(v)
 			}

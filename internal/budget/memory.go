@@ -35,6 +35,14 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
+// Replace lets a new connection enter with the minimum of another one, which has been evicted for
+// it. The evicted connection must then leave with no bytes.
+func (m *Memory) Replace() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expected--
+}
+
 // joinShare limits the bytes that Join adds to 1/16 of the free bytes. With the default Config,
 // the first connection gets its whole limit of 8 MiB. The 32nd gets 1.3 MiB, and the 100th gets
 // only 14 KiB more than the minimum.

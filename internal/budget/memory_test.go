@@ -56,6 +56,12 @@ func TestMemoryOfAFullWorld(t *testing.T) {
 		m.Leave(least)
 		require.Zero(t, m.kept())
 	}
+	for range 50 {
+		m.Replace()
+		require.Equal(t, conns*least, m.reserved)
+		m.Leave(0)
+		require.Zero(t, m.kept())
+	}
 	for range conns {
 		m.Leave(least)
 	}

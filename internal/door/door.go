@@ -149,11 +149,12 @@ func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (s *Slot
 
 // Admit admits a connection and begins to count it. s is the slot that the client got from Arrive,
 // or nil if its carrier has no Arrive, in which case the client gets a slot now. Admit calls enter
-// last, to reserve whatever else the connection needs.
+// last, with evicted, to reserve whatever else the connection needs. enter should let the
+// connection have what evicted had, because the eviction is in vain if enter refuses it.
 //
 // The caller must close evicted unless it's nil, even if the connection itself is refused. A
 // connection that is refused leaves its slot.
-func (d *Door[C]) Admit(s *Slot[C], from netip.Prefix, now time.Time, enter func() *Full) (
+func (d *Door[C]) Admit(s *Slot[C], from netip.Prefix, now time.Time, enter func(evicted *C) *Full) (
 	_ *Slot[C], evicted *C, full *Full,
 ) {
 	arrived := s != nil
@@ -167,7 +168,7 @@ func (d *Door[C]) Admit(s *Slot[C], from netip.Prefix, now time.Time, enter func
 		evicted, full = d.evict(connectionSlot, netip.Prefix{}, reason)
 	}
 	if full == nil {
-		full = enter()
+		full = enter(evicted)
 	}
 	d.updateCounts(!arrived && full == nil, evicted, full)
 	if full == nil {

@@ -19,8 +19,8 @@ func TestDoorCountsEveryone(t *testing.T) {
 	from := netip.MustParsePrefix("192.0.2.1/32")
 	limits := Limits{MaxHandshakes: 4, MaxHandshakesPerAddress: -1, MaxConnsPerAddress: -1, RetryAbove: 1, MaxConns: 2}
 	e := New(limits, NewFailures(1), NewClaims[int](0, false))
-	room := func() *Full { return nil }
-	none := func() *Full { return &Full{Reason: "no memory"} }
+	room := func(*int) *Full { return nil }
+	none := func(*int) *Full { return &Full{Reason: "no memory"} }
 
 	must, open := e.DecideRetry(false, now)
 	require.False(t, must)
@@ -177,12 +177,16 @@ func (f *flood) admit(g *guest) {
 	if g.admitted || g.visit != nil && g.visit.Left() {
 		return
 	}
-	v, out, full := f.Admit(g.visit, g.from, f.now, func() *Full {
-		if f.random.IntN(10) == 0 {
+	var makesRoom *guest
+	v, out, full := f.Admit(g.visit, g.from, f.now, func(evicted *guest) *Full {
+		makesRoom = evicted
+		if evicted == nil && f.random.IntN(10) == 0 {
 			return &Full{Reason: "no memory"}
 		}
 		return nil
 	})
+	require.Same(f, makesRoom, out)
+	require.True(f, full == nil || out == nil, "evicted for nothing")
 	f.evicted(out)
 	if full != nil {
 		f.forget(g)
