@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,6 +26,7 @@ import (
 type settings struct {
 	rpc    rpc.Config
 	stream Config
+	size   int // of each transfer; 0 = 10,000
 }
 
 // numbers calls fn with each number of a config: integers, floats and times, with those of structs
@@ -114,6 +116,17 @@ func TestSettingsThatContradict(t *testing.T) {
 	}
 }
 
+// TestLeastMemoryOverQUIC: a transfer completes with the least MaxMemory, by each backend, over QUIC
+// and sealed, alone and after others.
+func TestLeastMemoryOverQUIC(t *testing.T) {
+	for _, config := range []Config{{}, {MaxPending: minPending}, {MaxTransfers: 1}, {MaxTransfers: maxIncoming}} {
+		config.MaxMemory = config.minMemory()
+		for _, size := range []int{0, 1, 300_000, 3 << 20} {
+			require.NoError(t, settings{stream: config, size: size}.try(t), "%d bytes", size)
+		}
+	}
+}
+
 // try transfers something from a client to a server with the same settings. It returns the error,
 // which must name the settings, and the limit.
 func (s settings) try(t *testing.T, names ...string) (err error) {
@@ -173,7 +186,7 @@ func (s settings) transfer(t *testing.T) (err error) {
 		return fmt.Errorf("dial: %w", err)
 	}
 	for _, via := range []Backend{Window{}, Slices{}} {
-		data := content(10_000)
+		data := content(cmp.Or(s.size, 10_000))
 		if err := save.Send(ctx, streams[0].Peer(conn), bytes.NewReader(data), int64(len(data)), Via(via)); err != nil {
 			return fmt.Errorf("send: %w", err)
 		}
