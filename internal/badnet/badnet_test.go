@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
@@ -100,4 +101,30 @@ func TestIncomingRate(t *testing.T) {
 		}
 		require.Zero(t, time.Since(began))
 	})
+}
+
+// TestValidSettingsMakeValidLinks, whatever they are.
+func TestValidSettingsMakeValidLinks(t *testing.T) {
+	random, valid := testkit.Rand(t), 0
+	lag := func() time.Duration { return time.Duration(random.IntN(3)-random.IntN(2)) * time.Hour / 2 }
+	share := func() float64 {
+		return []float64{0, 1e-9, 50, 99.9999, 100, 101, random.Float64() * 100}[random.IntN(7)]
+	}
+	bytes := func() int { return []int{0, 1, 1 << 30, 1<<30 + 1, random.IntN(2000)}[random.IntN(5)] }
+	for range 20_000 {
+		settings := emulation.Settings{
+			PktLoss: share(), PktLossMinSize: bytes(), PktLossMaxSize: bytes(), PktDup: share(), PktOrder: random.IntN(2) == 0,
+			PktLag: lag(), PktLagVariance: lag(), PktLagMin: lag(), PktLagMax: lag(), PktJitter: lag(),
+			PktIncomingLoss: share(), PktIncomingLagMin: lag(), PktIncomingLagMax: lag(),
+			LossBurst: []float64{0, 1, 1.0000001, 2, 1e9, 1e300}[random.IntN(6)], Queue: bytes(),
+		}
+		settings.Rate, settings.IncomingRate = []int64{0, 1, 1e12}[random.IntN(3)], []int64{0, 1, 1e12}[random.IntN(3)]
+		out, in, err := Links(settings)
+		if err == nil {
+			valid++
+			require.NoError(t, out.Validate(), "%+v", settings)
+			require.NoError(t, in.Validate(), "%+v", settings)
+		}
+	}
+	require.Greater(t, valid, 100)
 }
