@@ -221,7 +221,7 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	case missing:
 		panic(fmt.Sprintf("rpc: %s(%v): nil function", by, to))
 	case bound:
-		panic(fmt.Sprintf("rpc: %s(%v): function already set", by, to))
+		panic(fmt.Sprintf("rpc: %s(%v): function already set: call %s for it only once, with a function that does all", by, to, by))
 	}
 }
 

@@ -44,9 +44,9 @@ func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)
 	trees, elves := forest(w)
-	require.PanicsWithValue(t, "rpc: At(Tree): function already set", func() { At(trees, (*oak).at) })
+	require.PanicsWithValue(t, "rpc: At(Tree): function already set: call At for it only once, with a function that does all", func() { At(trees, (*oak).at) })
 	require.PanicsWithValue(t, "rpc: At(Elf): nil function", func() { At(elves, nil) })
-	require.PanicsWithValue(t, "rpc: Relevant(Elf): function already set", func() {
+	require.PanicsWithValue(t, "rpc: Relevant(Elf): function already set: call Relevant for it only once, with a function that does all", func() {
 		Relevant(elves, func(*oak, *Conn) bool { return false })
 	})
 	require.PanicsWithValue(t, "rpc: Relevant(Tree): nil function", func() { Relevant(trees, nil) })

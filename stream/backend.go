@@ -30,9 +30,10 @@ type Window struct {
 	// or if ReliableBuffer is less than 64. Large elements of an array may then not fit at all.
 	Share float64
 	// Lanes is the maximum number of lanes that one transfer may use, from 1 to 32. 0 means as many
-	// as the path needs. A lane carries its Share of the reliable buffer per round trip, which by
-	// default is 141 KB with a ReliableBuffer of 256, and 4.4 KB with one of 8, the minimum. Four
-	// lanes are open from the beginning, and the server opens more when a transfer needs them.
+	// as the path needs. Per round trip, a lane carries the RPCs that begin within its Share of the
+	// reliable buffer. By default, that is 165 KB (five full RPCs) with a ReliableBuffer of 256,
+	// and 4.4 to 5.5 KB with the minimum of 8. Four lanes are open from the beginning, and the
+	// server opens more when a transfer needs them.
 	Lanes int
 }
 
@@ -69,8 +70,8 @@ func (w *Window) maxPart(entries, maxBunch int) int {
 }
 
 // defaultLanes is the number of lanes that a server opens with the connection and keeps open. They
-// carry 660 KB, the bandwidth-delay product of 100 Mbit/s and 50 ms, in the round trip that a
-// client needs to ask for more lanes.
+// carry 660 KB in the round trip that a client needs to ask for more lanes, which is a little more
+// than the bandwidth-delay product of 100 Mbit/s and 50 ms.
 const defaultLanes = 4
 
 // Slices sends parts as chunks that are cut into slices, as in Glenn Fiedler's protocol (see

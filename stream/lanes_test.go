@@ -254,3 +254,18 @@ func TestLanesOfSmallBuffers(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatALaneCarries in a round trip, as Window.Lanes and defaultLanes say: the RPCs that begin
+// while less than half of its reliable buffer is outstanding.
+func TestWhatALaneCarries(t *testing.T) {
+	wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}
+	for entries, carried := range map[int]int{8: 5_500, 256: 165_000} {
+		config := rpc.Config{Bunch: bunch.Config{ReliableBuffer: entries}}
+		inNetwork(t, setup{via: Window{Lanes: 1}, delay: 25 * time.Millisecond, path: wide, rpc: config}, func(n *network) {
+			got := collect(n.client.streams)
+			require.NoError(n, n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx))
+			require.NoError(n, (<-got).err)
+			require.Equal(n, carried, n.server.peer.Stats().PeakOut*bunch.EntryBytes)
+		})
+	}
+}

@@ -116,7 +116,7 @@ func (e *end1) leftovers() (all []string) {
 	count("queue", int64(len(p.sender.queue.waiting)+len(p.sender.sending)+len(p.receiver.receiving)))
 	count("stock of the connection", p.stocked.Bytes())
 	count("lanes hold", int64(p.window.unackedBytes))
-	count("ahead", p.receiver.early.bytes)
+	count("early", p.receiver.early.bytes)
 	what, charged := p.account.Charge()
 	count("held", what.Held)
 	count("promised", what.Promised)

@@ -116,8 +116,8 @@ func TestSettingsThatContradict(t *testing.T) {
 	}
 }
 
-// TestLeastMemoryOverQUIC: a transfer completes with the least MaxMemory, by each backend, over QUIC
-// and sealed, alone and after others.
+// TestLeastMemoryOverQUIC: a transfer completes with the least MaxMemory, by each backend, over
+// QUIC and sealed, alone and after others.
 func TestLeastMemoryOverQUIC(t *testing.T) {
 	for _, config := range []Config{{}, {MaxPending: minPending}, {MaxTransfers: 1}, {MaxTransfers: maxIncoming}} {
 		config.MaxMemory = config.minMemory()

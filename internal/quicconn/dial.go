@@ -63,8 +63,8 @@ func Dial(
 	return carrier, nil
 }
 
-// An unsenter is a socket that knows why the system refused its latest packet, such as a
-// *sealed.Socket. Unsent returns nil if the packet was sent.
+// An unsenter is a socket that knows why the system refused its latest packet, such as the QUIC
+// side of a sealed.Socket. Unsent returns nil if the packet was sent.
 type unsenter interface{ Unsent() error }
 
 // unsent returns why the system refused QUIC's latest packet, as far as the socket knows.
