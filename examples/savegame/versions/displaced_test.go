@@ -265,7 +265,7 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	t.Log("# where no version makes room no more than one goes")
 	store.shared[u.key(saveOf(noise(1, size)).manifest.Chunks()[0])] = true
 	store.shared[u.key(saveOf(noise(2, size)).manifest.Chunks()[0])] = true
-	p.open(Config{Quota: 4 * one, Grace: -1})
+	p.open(Config{Quota: 4 * one, Grace: 1})
 	u = p.user("alice")
 	store.shared[u.key(cdc.Chunk{Digest: saveOf(noise(1, size)).digest()})] = true
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: seen}, saveOf(noise(5, size)))
