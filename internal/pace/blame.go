@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// Packets that may be lost because of us must be lost moreLoss times as often as others for a
-	// comparison to count fully as evidence that they are.
+	// If losses are our doing, we expect suspects to be lost moreLoss times as often as others. A
+	// comparison is evidence for that if they are lost more than about twice as often, and against
+	// it otherwise.
 	moreLoss = 4
 
 	// A comparison shows at most maxEvidence, and proof is enough to prove that losses are our
@@ -17,15 +18,15 @@ const (
 	// each comparison.
 	maxEvidence, proof, forgotten = 2, 4, 0.3
 
-	// othersLoss is the minimum share of packets lost outside of looks for the losses of looks to
-	// count. On a path that we have to ourselves, with a queue of a few packets, only looks lose
-	// any, and nobody suffers. After a short queue has dropped packets of a look, those of the next
-	// looks prove even less, so plainLoss replaces othersLoss. Otherwise random loss of 1 % would
+	// For the losses of looks to count, at least the share restLoss of all other packets must be
+	// lost. On a path that we have to ourselves, with a queue of a few packets, only looks lose
+	// any, and nobody suffers. Once a short queue has dropped packets of a look (look.maxExtra),
+	// later looks prove even less, so it must be shortRestLoss. Otherwise random loss of 1 % would
 	// seem to be our doing.
-	othersLoss, plainLoss = 0.002, 0.03
+	restLoss, shortRestLoss = 0.002, 0.03
 
-	// clearQueue is the queue up to which no path drops packets because of it. CoDel's target is
-	// 5 ms (RFC 8289, section 3.2).
+	// clearQueue is a queue at which CoDel drops nothing, a little below its target of 5 ms (RFC
+	// 8289, section 3.2).
 	clearQueue = 4 * time.Millisecond
 
 	// firstBlame is how long we compare before anything counts as proved. A transfer that is over
@@ -40,14 +41,17 @@ const (
 // the packets that we send in a look than of those in the drain that pays it back. CoDel acts too
 // slowly for that, but it drops none of the packets that meet no queue.
 type blame struct {
-	began   instant // when the first comparison was made; 0 = none yet
-	looks   float64 // evidence from looks
-	queues  float64 // evidence from queues
-	clear   tally   // fates since the last comparison of packets that met no queue
-	delayed tally   // and of those that met one with room; of a run of losses, only the first counts
+	began  instant // when the first comparison was made; 0 = none yet
+	looks  float64 // evidence from looks
+	queues float64 // evidence from queues
+
+	// Fates since the last comparison of packets whose queue wasn't high; of a run of losses, only
+	// the first counts. Acked and Lost add to them.
+	clear   tally // of packets that met no queue
+	delayed tally // of the others
 }
 
-// at returns the tally for packets that met a queue which wasn't full.
+// at returns the tally for packets that met the given queue, which wasn't high.
 func (b *blame) at(queue time.Duration) *tally {
 	if queue < clearQueue {
 		return &b.clear
@@ -56,7 +60,7 @@ func (b *blame) at(queue time.Duration) *tally {
 }
 
 // compare adds the evidence of a look, and of the queues that packets have met since the last one.
-// It reports whether losses have been proved our doing.
+// It clears the tallies of both, and reports whether losses have been proved our doing.
 func (b *blame) compare(t instant, l *look) (proved bool) {
 	if b.began == 0 {
 		b.began = t
@@ -70,12 +74,12 @@ func (b *blame) compare(t instant, l *look) (proved bool) {
 
 // lookEvidence returns the evidence of a look.
 func lookEvidence(l *look) float64 {
-	required := othersLoss
+	required := restLoss
 	if l.maxExtra > 0 {
-		required = plainLoss
+		required = shortRestLoss
 	}
 	shown := evidence(l.outcome.events(), l.payback.events())
-	if l.rest.share() < required {
+	if l.rest.events().share() < required {
 		return min(shown, 0)
 	}
 	return shown
@@ -94,8 +98,11 @@ func evidence(suspects, others tally) float64 {
 	return min(max(shown, -2*maxEvidence), maxEvidence)
 }
 
-// blames reports whether losses have been proved our doing, once the fates of a look and of the
-// drain that paid it back are known.
-func (c *Controller) blames(t instant) bool {
+// checkBlame compares the packets of the newest look with others, and reports whether losses have
+// been proved our doing. It does so at the end of round lookRounds+1 of Cruise: even a swift look,
+// which ends in the round in which it began, is closed by then, and the next one isn't due before
+// minPause rounds. If the next look begins sooner, because there is room, this one isn't compared.
+// Without a new look, only the queues are.
+func (c *Controller) checkBlame(t instant) bool {
 	return c.rounds == lookRounds+1 && c.look.number != c.looks.before && c.blame.compare(t, &c.look)
 }

@@ -129,18 +129,19 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 // cutWindow shrinks the window. This answers all losses of packets sent so far.
 func (c *Controller) cutWindow(t instant) {
 	c.saveUndo(t, 1)
-	c.competition.window = max(c.competition.window*c.cutTo(), minCompeteWindow*float64(c.cfg.Packet))
+	c.competition.window = max(c.competition.window*c.remaining(), minCompeteWindow*float64(c.cfg.Packet))
 	c.competition.cut = t
+	c.competition.sharing.wasCut = true
 }
 
-// cutTo returns the part of the window that remains after a loss.
-func (c *Controller) cutTo() float64 {
+// remaining returns the part of the window that remains after a loss. While sharing, the first cut
+// answers the losses that showed what kind of path it is, so it is always a half.
+func (c *Controller) remaining() float64 {
 	s := &c.competition.sharing
-	if !s.on {
+	switch {
+	case !s.on:
 		return multiplicative
-	}
-	s.cuts++
-	if s.cuts > 1 && ownsPath(c.competition.rate(c.delay.smoothed), c.fastest) {
+	case s.wasCut && ownsPath(c.competition.rate(c.delay.smoothed), c.fastest):
 		return aloneMultiplicative
 	}
 	return sharingMultiplicative

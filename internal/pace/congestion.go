@@ -55,8 +55,8 @@ type congestion struct {
 }
 
 // acked records a packet that arrived with the given delay. It returns the queue that the packet
-// met, and whether that had room.
-func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight) (met time.Duration, room bool) {
+// met, and whether that wasn't high.
+func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight) (met time.Duration, notHigh bool) {
 	c.jittery = jitter > 0
 
 	// Jitter must not count as queue. If it did, hardly any packet in 100 ms of jitter would meet a
@@ -71,8 +71,9 @@ func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight
 	return met, fates != &c.batch.high
 }
 
-// lost records a lost packet. It returns the queue that the packet met, and whether that had room.
-func (c *congestion) lost(sent instant, s sight) (met time.Duration, room bool) {
+// lost records a lost packet. It returns the queue that the packet met, and whether that wasn't
+// high.
+func (c *congestion) lost(sent instant, s sight) (met time.Duration, notHigh bool) {
 	met = c.neighbours.met(sent)
 	fates := c.of(met, s)
 	fates.lost++

@@ -40,7 +40,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	case t-c.delay.nearFloor > minimumLife/2, c.delay.doubtful:
 		// The minimum delay may include a queue, so measure it again.
 		c.enter(Dip, t)
-	case ended && c.blames(t):
+	case ended && c.checkBlame(t):
 		c.enterSharing(t)
 	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && !c.lacksData():
 		c.openLook(t)

@@ -12,7 +12,7 @@ type Sample struct {
 	held      bool    // first packet after a full window stopped us until all fates were known
 	round     uint8   // round in which it was sent, low bits of its number
 	number    uint16  // low bits of the packet's number
-	look      uint16  // look in which it was sent, or plus 1 in the payback; 0 = none
+	look      uint16  // number of the look in which it was sent, or 1 more if in its payback; 0 = neither
 }
 
 // slowGaps is how many late arrivals in a row show that the path is slow, rather than that it stood

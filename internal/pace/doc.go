@@ -31,8 +31,8 @@
 //
 // When others fill the queue, the controller competes with them like New Reno until the queue is
 // gone (Compete). It also competes if such a comparison shows that losses are its doing, or if a
-// quarter of the packets are lost without a queue. On such a path it doubles its window from time to
-// time to see whether losses grow with the window. If they don't, they are random, and it stops
+// quarter of the packets are lost without a queue. On such a path it doubles its window from time
+// to time to see whether losses grow with the window. If they don't, they are random, and it stops
 // competing (sharing).
 //
 // A flood of losses at a rate that the path used to carry may be a radio fade, so the controller
@@ -58,8 +58,8 @@
 //   - grain: the transmission time of a packet at our share of the bottleneck's rate
 //   - product: the bandwidth-delay product
 //   - reach: the round trip that a window must span, including the jitter of both directions
-//   - look: a trial of a higher rate (Up); push is its gain, and payback is the gain of the Drain
-//     that follows
+//   - look: a trial of a higher rate (Up); push is its gain, and payback is the Drain
+//     that follows, or the gain of that
 //   - dip: a round trip in which we leave the path half empty, to measure its minimum delay
 //     (Dip)
 //   - stand: a period in which the path delivered nothing

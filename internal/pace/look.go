@@ -37,7 +37,7 @@ const (
 // bytes as an ordinary look does in a whole round trip, and shows sooner whether there is room. We
 // use it when we don't know who else is on the path.
 type look struct {
-	number uint16 // even, and 2 more than that of the look before; 0 = none yet
+	number uint16 // even, because number+1 marks the payback; 0 = none yet
 	swift  bool
 
 	// Limits of the gain's excess over 1.
@@ -45,13 +45,15 @@ type look struct {
 	maxExtra float64 // so that a short queue can hold what the look adds; 0 = no limit
 	fits     bool    // too small to overflow the queue on its own; see fitting.fits
 
-	from    float64       // our estimate when it began, in bytes per second
-	until   int64         // last round in which it may be open; 0 = closed (see open)
-	outcome tally         // fates of its packets
-	payback tally         // fates of the packets of the drain that pays it back
-	rest    tally         // fates of all other packets that became known since it began
-	queue   time.Duration // the queue when it began
-	peak    time.Duration // the longest queue since
+	from  float64       // our estimate when it began, in bytes per second
+	until int64         // last round in which it may be open; 0 = closed (see open)
+	queue time.Duration // the queue when it began
+	peak  time.Duration // the longest queue since
+
+	// Fates known since it began, or since blame compared it.
+	outcome tally // of its packets
+	payback tally // of the packets of the drain that pays it back
+	rest    tally // of all others
 
 	// The rate that the packets of a swift look have shown since the last sample. Zero bytes mean
 	// none. A swift look is over sooner than a round trip, and a batch may end with packets sent
@@ -82,9 +84,8 @@ func (l *look) open() bool { return l.until > 0 }
 // to blame, since it filled the queue, unless it fits into a queue that others filled recently.
 func (l *look) causesDrops(others bool) bool { return l.open() && !(l.fits && others) }
 
-// lookOrPayback returns the mark of packets sent now: the number of the look, or one more in the
-// drain that pays it back. It returns 0 in neither.
-func (c *Controller) lookOrPayback() uint16 {
+// lookMark returns the mark of a packet sent now: the look's number, 1 more in its payback, or 0.
+func (c *Controller) lookMark() uint16 {
 	switch {
 	case c.state == Up:
 		return c.look.number

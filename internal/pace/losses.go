@@ -164,6 +164,9 @@ type run struct {
 	missed float64 // average shortfall from 2*runSpacing of the packets between runs
 }
 
+// continuedBy reports whether a packet was sent right after the newest lost one.
+func (r *run) continuedBy(number uint16) bool { return number == r.newest+1 }
+
 // add adds a lost packet, and reports whether it continues a run that counts as one event.
 func (r *run) add(number uint16) (continues bool) {
 	passed := number - r.newest - 1

@@ -55,6 +55,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 
 // beginStart enters Start. Its hint is a rate measured earlier, or 0 if there is none.
 func (c *Controller) beginStart(t instant, rate float64) {
+	c.blame = blame{} // the path may have changed
 	c.start.hint = rate
 	c.start.careful = rate > 0
 	c.start.crowd = 1

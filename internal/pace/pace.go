@@ -166,7 +166,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	s.round = uint8(c.round.number)
 	c.number++
 	s.number = c.number
-	s.look = c.lookOrPayback()
+	s.look = c.lookMark()
 	s.limited = s.limited || c.state == Dip || c.gain() < 1
 	return s
 }
@@ -193,7 +193,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	}
 	b := &c.batch
 	c.competition.sharing.stretch.fates.acked++
-	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
+	usual := c.usual()
+	c.credit = min(c.credit+float64(size)*usual/(1-usual), float64(creditPackets*c.cfg.Packet))
 	b.acked++
 	c.round.sentIn(s.round).acked++
 	c.look.of(s).acked++
@@ -231,8 +232,8 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 	} else {
 		b.queue.note(queue)
 	}
-	met, room := c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
-	if room {
+	met, notHigh := c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
+	if notHigh {
 		c.blame.at(met).acked++
 	}
 }
@@ -301,14 +302,14 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	seen := c.sight()
-	met, room := c.congestion.lost(s.sent, seen)
-	if s.number != c.run.newest+1 { // else it belongs to a run of losses
+	met, notHigh := c.congestion.lost(s.sent, seen)
+	if !c.run.continuedBy(s.number) { // of a run of losses, only the first counts
 		c.competition.sharing.stretch.fates.lost++
-		if room {
+		if notHigh {
 			c.blame.at(met).lost++
 		}
 	}
-	consecutive := c.run.add(s.number) && room && !seen.long
+	consecutive := c.run.add(s.number) && notHigh && !seen.long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size

@@ -11,13 +11,13 @@ const (
 	// soon as we have four fifths of it.
 	sharingGain = 1.02
 
-	// While sharing, a loss leaves sharingMultiplicative of the window, as in New Reno. But the
-	// window grows only half as fast as New Reno's (see additive): without a queue windows are a
-	// few packets, and New Reno often loses too many of them to recover without a timeout. Ours
-	// doesn't, so it would take two thirds of the path.
+	// While sharing, a loss leaves sharingMultiplicative of the window, as in New Reno, but the
+	// window grows only half as fast (see additive). Without a queue, windows are a few packets, so
+	// New Reno often has to wait for a timeout, and we don't: with multiplicative, four of our
+	// flows had two thirds of the path beside four New Renos.
 	//
-	// If the window has grown to the whole path in spite of earlier losses, nobody else needs it,
-	// and aloneMultiplicative is enough.
+	// If the window has come back to the whole path after an earlier cut, nobody else needs it, and
+	// aloneMultiplicative is enough.
 	sharingMultiplicative, aloneMultiplicative = 0.5, 0.85
 
 	// A surge multiplies the window by surgeGain at each step. Losses can't count as random until
@@ -28,7 +28,8 @@ const (
 	// The window stays at the goal for at least minSurge and surgeTrips round trips, so that others
 	// that slowed down after a loss have time to take back their part.
 	//
-	// It also stays until surgeLosses losses should have occurred, but no longer than maxSurge.
+	// It also stays until surgeLosses losses should have occurred, but no longer than maxSurge,
+	// because rarer losses don't hurt others much.
 	minSurge, surgeTrips, surgeLosses, maxSurge = time.Second, 40, 16, 5 * time.Second
 
 	// minLosses is how many losses show the usual share without a surge. If there are fewer within
@@ -40,7 +41,8 @@ const (
 	minRest, restTrips, maxRest = time.Second / 2, 16, 32 * time.Second
 
 	// randomLosses is how many losses a surge must meet at its goal to prove them random. If there
-	// are fewer, or fewer than randomPart of those expected, the path simply has room.
+	// are fewer, or fewer than randomPart of those expected, the path simply has room. Of 16 random
+	// losses, fewer than half occur in one surge of 100.
 	randomLosses, randomPart = 6, 0.5
 
 	// proofsNeeded is how many surges in a row must prove losses random. A single one may do so by
@@ -59,12 +61,12 @@ const (
 // keeps doubling the window. Losses that we or others cause then increase, but random ones don't.
 type sharing struct {
 	on      bool
-	byFlood bool          // caused by a flood, not proved by a blame; ends when we see a queue
+	byFlood bool          // caused by a flood, not proved by looks or queues; ends when we see a queue
 	first   float64       // the window when it began
 	next    instant       // earliest time for the next surge
 	rest    time.Duration // from the last surge to the next
 	proofs  int           // surges in a row that proved losses random
-	cuts    int           // how often losses have cut the window
+	wasCut  bool          // losses have cut the window since it began
 	stretch stretch       // since the last surge, or since the last step of this one
 
 	// The surge.
@@ -81,7 +83,7 @@ type stretch struct {
 	round int64 // round in which the fates of the first of them become known
 	shown bool  // that round has ended
 	from  tally // fates at its end, if shown
-	fates tally // of all packets; a run of losses counts as one
+	fates tally // of all packets since the sharing began; of a run of losses, only the first counts
 }
 
 // begin starts counting from the packets sent from now on, because the window changes. round is the
@@ -119,9 +121,10 @@ func (s *sharing) exceeds(now tally) bool {
 	return float64(now.lost) > expected+3*math.Sqrt(expected+expected*expected/before)
 }
 
-// enterSharing enters Compete after Yields showed that the path drops packets instead of queueing
-// them.
+// enterSharing enters Compete after looks or queues have proved that losses are our doing, so the
+// path drops packets instead of queueing them.
 func (c *Controller) enterSharing(t instant) {
+	c.blame = blame{} // its evidence has been used
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
@@ -246,6 +249,5 @@ func (c *Controller) endSurge(t instant) {
 	}
 	// The losses are random, so stop sharing and go on as before.
 	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
-	c.blame = blame{}
 	c.enter(Cruise, t)
 }

@@ -81,7 +81,11 @@ func (c *Controller) enter(s State, t instant) {
 		// While the path was dark, we sent one packet per PTO whatever its size, but the pacer
 		// accounted for them as usual, so its next time may be seconds away. Cancel that debt.
 		c.pacer.next = min(c.pacer.next, t)
-		c.competition.sharing.stretch.begin(t, c.round.number)
+	}
+	switch c.state {
+	case Start, Compete, Dark, Stopped:
+		// What was lost there shows nothing about the losses of cruising.
+		c.blame.clear, c.blame.delayed, c.look.rest = tally{}, tally{}, tally{}
 	}
 	if s == Cruise {
 		c.looks.pause = c.looks.drawPause(t)
