@@ -16,6 +16,11 @@ const (
 	// has kGranularity, 1 ms.
 	minPTOMargin = 2 * time.Millisecond
 
+	// longestPTO is the maximum of PTO, without the peer's ack delay. RFC 6298, section 2.5,
+	// permits a maximum of 60 s or more. Even with an honest peer, samples may be too long. Each
+	// may lengthen the PTO sixfold, which would then hide the next outage.
+	longestPTO = time.Minute
+
 	// Backoff doubles the PTO up to maxPTO or maxPTOTrips round trips, whichever is longer.
 	maxPTO       = time.Second
 	maxPTOTrips  = 3
@@ -157,13 +162,13 @@ func (r *RTT) Current() time.Duration {
 	return r.Smoothed
 }
 
-// PTO returns the probe timeout (RFC 9002, section 6.2.1). delay is the time for which the peer may
-// delay an ack.
+// PTO returns the probe timeout (RFC 9002, section 6.2.1), up to longestPTO. delay is the time for
+// which the peer may delay an ack.
 func (r *RTT) PTO(delay time.Duration) time.Duration {
 	if !r.Known() {
 		return 2*initialRTT + delay
 	}
-	return r.Smoothed + max(4*r.Variance, minPTOMargin) + delay
+	return min(r.Smoothed+max(4*r.Variance, minPTOMargin), longestPTO) + delay
 }
 
 // Backoff returns the PTO after a number of consecutive timeouts. delay is as for PTO.

@@ -49,6 +49,12 @@ func TestPTOHasAFloor(t *testing.T) {
 	require.Equal(t, 10*ms+20*ms+40*ms, r.PTO(40*ms), "srtt + 4 var + ack delay")
 }
 
+func TestPTOHasACeiling(t *testing.T) {
+	r := RTT{Smoothed: 10 * time.Second, Variance: 40 * time.Second}
+	require.Equal(t, time.Minute+ms, r.PTO(ms))
+	require.Equal(t, time.Minute+ms, r.Backoff(5, ms))
+}
+
 func TestBackoff(t *testing.T) {
 	r := RTT{Smoothed: 50 * ms, Variance: 5 * ms}
 	for timeouts, want := range []time.Duration{110, 220, 440, 880, 1000, 1000} {

@@ -39,7 +39,7 @@ type control struct {
 	firstNumber uint64        // of this path; older sendings took another path and don't count
 	reached     uint64        // number of the newest sending that has arrived, plus one
 	lastSent    time.Duration // when a slice was last sent; all times are on the outbox's clock
-	heard       time.Duration // when an ack last acknowledged something new
+	silentSince time.Duration // latest ack of something new, or first slice since all were acked
 	usualPTO    time.Duration // the probe timeout when the latest outage ended; 0 if there was none
 
 	// Probing.
@@ -51,8 +51,10 @@ type control struct {
 }
 
 // restart starts over on another path, whose sendings are numbered from firstNumber.
-func (c *control) restart(firstNumber uint64) {
+func (c *control) restart(t time.Duration, firstNumber uint64) {
 	c.firstNumber = firstNumber
+	c.lastSent = t
+	c.silentSince = t
 	c.timeouts = 0
 	c.answered = false
 	c.probes = 0
@@ -80,8 +82,11 @@ func (c *control) ranDry(bytes int) {
 }
 
 // sent is called when a slice is sent. others is the number of bytes that other slices have in
-// flight.
-func (c *control) sent(s *sending, others int) {
+// flight, and unacked is the number of slices that were sent but aren't acked.
+func (c *control) sent(s *sending, others, unacked int) {
+	if unacked == 1 && !s.again {
+		c.silentSince = s.at
+	}
 	c.gate.BulkSent(s.at)
 	s.mark = c.gate.Sent(s.at, others)
 	c.lastSent = s.at
@@ -152,8 +157,11 @@ func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chun
 }
 
 // endOutage is called when an ack acknowledges something new. If there was an outage, it's over.
+//
+// We check the time as well as the number of timeouts, because no timer runs in a process that was
+// stopped, or while probes are waiting to be sent.
 func (c *control) endOutage(t time.Duration) {
-	if c.timeouts >= outageTimeouts || c.stopped(t) {
+	if c.timeouts >= outageTimeouts || c.silent(t, c.silentSince) {
 		c.usualPTO = c.gate.PTO(ackDelay)
 		c.gate.OutageEnded(t, maxHeldRTT)
 	}
@@ -180,7 +188,7 @@ func (c *control) checkSpurious(t time.Duration, s *sending, since time.Duration
 // learn updates the path's measurements after an ack of chunk id, and declares slices lost if
 // the ack shows that they were.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a ackInfo) {
-	c.heard = t
+	c.silentSince = t
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0
 	if number, ok := a.newestTimed(); ok {
@@ -273,10 +281,9 @@ func (c *control) nextTimeout(f *flight) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// stopped reports whether the process seems to have been stopped for a while, because a running one
-// would have sent the probes of outageTimeouts timeouts since it last sent or heard something.
-func (c *control) stopped(t time.Duration) bool {
-	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
+// silent reports whether outageTimeouts probe timeouts have passed since then.
+func (c *control) silent(t, since time.Duration) bool {
+	return t-since >= outageTimeouts*c.gate.PTO(ackDelay)
 }
 
 // advance runs the timers. It declares overdue slices lost. At a probe timeout, it declares the
@@ -295,7 +302,8 @@ func (c *control) advance(t time.Duration, o *outbox) {
 		lost = o.flight.count
 	}
 	c.timeouts++
-	if c.stopped(t) {
+	if c.silent(t, max(c.lastSent, c.silentSince)) {
+		// The process seems to have been stopped, since a running one would have sent probes.
 		c.timeouts = max(c.timeouts, outageTimeouts)
 	}
 	c.probes = probePackets

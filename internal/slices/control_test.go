@@ -446,3 +446,31 @@ func TestOutageInTheFirstRoundTrip(t *testing.T) {
 		require.Less(t, p.Now().Sub(netsim.Epoch), 12*time.Second)
 	}
 }
+
+// TestProbesThatMustWait: probes can't be sent while the carrier is blocked, the connection's rate
+// is used up, or the driver is stopped. An ack of earlier sendings that arrived later ended no
+// outage, since there had been only one timeout and a slice had just been sent. So the wait was
+// taken for the round trip, and each later timeout took minutes as well.
+func TestProbesThatMustWait(t *testing.T) {
+	for _, slices := range []int{probePackets, 20} { // with two, none is left in flight
+		c := newConversation(t)
+		c.fly(40*time.Millisecond, slices)
+		c.timeout()
+		if slices == probePackets {
+			for range probePackets {
+				_, number, ok := c.AppendPacket(c.now, nil, Datagram)
+				require.True(t, ok)
+				c.Unsent(number)
+			}
+			c.Hold(false, true)
+			require.Empty(t, c.leave())
+		}
+		c.now = c.now.Add(5 * time.Minute)
+		c.Hold(false, false)
+		_, _, ok := c.AppendPacket(c.now, nil, Datagram)
+		require.True(t, ok)
+		c.pass(10 * time.Millisecond)
+		c.ack(1, slices, slices-1)
+		require.Less(t, c.control.gate.PTO(ackDelay), 3*time.Second, "%d slices", slices)
+	}
+}

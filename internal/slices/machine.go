@@ -222,7 +222,7 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 		m.keepTimer.restart(now)
 		m.sentWithFates++
 	} else {
-		m.control.sent(m.out.flight.At(number), others)
+		m.control.sent(m.out.flight.At(number), others, m.out.unacked)
 	}
 	m.checkWatch()
 }
@@ -282,7 +282,7 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	next := m.out.flight.Next
 	m.out.release()
-	m.control.restart(next)
+	m.control.restart(m.out.since(now), next)
 	m.keepTimer = keepTimer{since: now}
 	m.ackDue = false
 	m.changed = true

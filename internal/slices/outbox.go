@@ -56,11 +56,12 @@ type Block interface{ Free() }
 // peer acks it. The machine calls next when the path can take a slice, lose when a slice was lost,
 // and newlyAcked and then acknowledge when an ack arrives.
 type outbox struct {
-	sender *chunk.Sender            // made for the first message, because many connections send none
-	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
-	held   int                      // bytes of messages in chunks
-	unsent int                      // bytes of messages that were never sent
-	resent uint64                   // number of slices that were sent again
+	sender  *chunk.Sender            // made for the first message, because many connections send none
+	chunks  recovery.Ring[sentChunk] // chunks with unacked slices, by number
+	held    int                      // bytes of messages in chunks
+	unsent  int                      // bytes of messages that were never sent
+	unacked int                      // number of slices that were sent but aren't acked
+	resent  uint64                   // number of slices that were sent again
 
 	epoch    time.Time // start of the flight's clock: the first call of since
 	flight   flight
@@ -189,6 +190,7 @@ func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, numbe
 		o.resent++
 		o.settleInFlight(previous, lost)
 	} else {
+		o.unacked++
 		o.unsent -= len(slice.Data)
 	}
 	s.size = uint16(len(slice.Data) + 1 + chunk.Overhead)
@@ -279,6 +281,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 			continue
 		}
 		c.acked.Set(i)
+		o.unacked--
 		number, _ := c.newestSending(i) // a fresh slice was sent
 		if s := o.flight.get(number); s != nil {
 			o.flight.settle(s, arrived)
