@@ -427,9 +427,10 @@ func (m *Machine) CanSend(maxWait time.Duration) bool {
 		always = minUnsent
 	}
 	if rate == 0 {
-		return m.out.unsent < firstUnsent
+		always = firstUnsent
 	}
-	return m.out.unsent < always || m.out.unsent <= recovery.Bytes(rate, maxWait)
+	unsent := m.out.sendable()
+	return unsent < always || unsent <= recovery.Bytes(rate, maxWait)
 }
 
 // Send queues a message. The caller mustn't change it until the machine frees b, which it does when

@@ -182,7 +182,7 @@ func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, numbe
 	previous, again := c.newestSending(slice.Index)
 	s := sending{at: o.since(now), id: slice.ChunkID, index: uint8(slice.Index), again: again}
 	if mayWithhold && !s.again && o.withheld.pick(o.unsent == len(slice.Data)) {
-		o.withhold(newest, s)
+		o.withhold(newest, s, len(slice.Data))
 		return o.next(now, false)
 	}
 	if s.again {
@@ -199,16 +199,20 @@ func (o *outbox) next(now time.Time, mayWithhold bool) (slice chunk.Slice, numbe
 	return slice, number, true
 }
 
-// withhold makes a slice count as sent, though with no bytes in flight. newest is its place in its
-// chunk's record.
-func (o *outbox) withhold(newest *uint64, s sending) {
+// withhold makes a slice of that many bytes count as sent, though with none in flight. newest is
+// its place in its chunk's record.
+func (o *outbox) withhold(newest *uint64, s sending, bytes int) {
 	*newest = o.flight.launch(s) + 1
 	o.withheld.current = *newest
+	o.withheld.bytes = bytes
 	o.withheld.count++
 }
 
 // isWithheld reports whether the sending with a number is the slice that is withheld now.
 func (o *outbox) isWithheld(number uint64) bool { return number+1 == o.withheld.current }
+
+// sendable returns the number of bytes in unsent that next may return now.
+func (o *outbox) sendable() int { return o.unsent - o.withheld.bytes }
 
 // release makes next return the slice that is withheld. ok is false if there is none.
 func (o *outbox) release() (ok bool) {
@@ -239,7 +243,7 @@ func (o *outbox) lose(number uint64) {
 	o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	if o.isWithheld(number) {
 		o.find(s.id).newest[s.index] = 0
-		o.withheld.current = 0
+		o.withheld.current, o.withheld.bytes = 0, 0
 	}
 }
 

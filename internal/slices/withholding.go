@@ -17,6 +17,7 @@ type withholding struct {
 	left   int             // number of slices until one is withheld, counting that one; 0 if not drawn yet
 
 	current uint64 // number of the withheld slice's record in the flight, plus one; 0 if there is none
+	bytes   int    // content of that slice; 0 if there is none
 	count   uint64 // slices withheld so far
 }
 
