@@ -155,14 +155,7 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	if g.HeldUp(sent) {
 		return
 	}
-	limited := m.limited && (g.rate.trickles(m, g.Min) || !g.queueStands())
-	roundEnded := g.rate.endRound(m)
-	if roundEnded && !limited {
-		g.start.endRound(g.rate.value)
-		g.rate.age()
-	}
-	g.rate.sample(now, sent, m, g.Min/2, limited)
-	g.watch.addRate(g.rate.value)
+	limited := g.MeasureRate(now, sent, m)
 	if !m.limited || !g.rate.trickles(m, g.Min) { // the sample may have changed what a trickle is
 		g.start.addTrip(g.Adjusted, g.Min+startQueue(g.Min)+g.allowance())
 		g.start.over = g.start.over || g.queueEndsStart()
@@ -177,6 +170,24 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 		g.drain.addTrip(g.Adjusted, m)
 		g.endDrain(now)
 	}
+}
+
+// MeasureRate is Measure without the round trip, which isn't known if the packet may have been
+// acked for an earlier copy of it. What has arrived since it was sent shows the rate all the same.
+// limited is set if the application may have been the limit.
+func (g *Gate) MeasureRate(now, sent time.Duration, m *Mark) (limited bool) {
+	if g.HeldUp(sent) {
+		return true
+	}
+	limited = m.limited && (g.rate.trickles(m, g.Min) || !g.queueStands())
+	roundEnded := g.rate.endRound(m)
+	if roundEnded && !limited {
+		g.start.endRound(g.rate.value)
+		g.rate.age()
+	}
+	g.rate.sample(now, sent, m, g.Min/2, limited)
+	g.watch.addRate(g.rate.value)
+	return limited
 }
 
 // queueEndsStart reports whether a queue stands that ends the start. One round trip isn't enough to

@@ -23,9 +23,10 @@ const (
 	maxHeldRTT = time.Second
 
 	// An ack that arrives within soonShare of the minimum round trip after a resend is for an
-	// earlier sending. A probe after an outage finds no queue, so its round trip may well be a
-	// little shorter than any before it.
-	soonShare = 7. / 8
+	// earlier sending. A probe after an outage finds no queue, and on a path with jitter it may be
+	// lucky, so its round trip may well be shorter than any before it. If its ack isn't recognized,
+	// nothing counts as lost before the next probe timeout.
+	soonShare = 3. / 4
 )
 
 // A control is the loss detector and congestion controller for a path that doesn't report fates. It
@@ -195,10 +196,17 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a ackInfo) {
 		s := o.flight.At(number)
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
-	} else if a.minRTT > 0 {
-		// If a long queue has built up, all slices in it are sent again before they are acked, so
-		// this is the only way to measure such a queue.
-		c.gate.Update(t, a.minRTT, 0)
+	} else {
+		if a.minRTT > 0 {
+			// If a long queue has built up, all slices in it are sent again before they are acked,
+			// so this is the only way to measure such a queue.
+			c.gate.Update(t, a.minRTT, 0)
+		}
+		if a.high > 0 {
+			// After a loss of many slices, all acks are for slices that were sent again.
+			s := o.flight.At(a.high - 1)
+			c.gate.MeasureRate(t, s.at, &s.mark)
+		}
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)

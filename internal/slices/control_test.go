@@ -474,3 +474,32 @@ func TestProbesThatMustWait(t *testing.T) {
 		require.Less(t, c.control.gate.PTO(ackDelay), 3*time.Second, "%d slices", slices)
 	}
 }
+
+// TestResendsMeasureTheRate: while only slices arrived that had been sent before, no rate was
+// measured. So after an outage, in which all that was in flight was lost, the window didn't grow
+// until all of that had been sent again. On a slow path with a long queue, where every slice was
+// sent twice before its ack came, no rate was ever measured, and that went on for ever.
+func TestResendsMeasureTheRate(t *testing.T) {
+	const rtt, slices = 40 * time.Millisecond, 28
+	c := newConversation(t)
+	c.give(2)
+	require.Len(t, c.leave(), 2)
+	c.give(slices)
+	require.Len(t, c.leave(), slices)
+	c.pass(rtt)
+	c.ack(0, 2, 0, 1)
+	before := c.control.gate.Rate()
+	require.Positive(t, before)
+	c.darken()
+
+	var there []int
+	for len(there) < slices {
+		for _, s := range c.leave() {
+			there = append(there, s[1])
+		}
+		c.pass(rtt)
+		c.ack(1, slices, there...)
+	}
+	require.True(t, c.out.idle())
+	require.Greater(t, c.control.gate.Rate(), 4*before)
+}
