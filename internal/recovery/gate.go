@@ -52,6 +52,8 @@ const (
 // The minimum RTT during the drain becomes the new minimum, and the amount by which round trips
 // exceed it on average is jitter. If it's much longer than before, the path has changed, so the
 // start begins again, but gently, because the queue may belong to others.
+//
+// Every few round trips without a queue it probes for a higher rate with a larger window.
 type Gate struct {
 	RTT
 	PathWindow int // number of bytes that the path allows in flight; 0 if unknown
@@ -61,6 +63,7 @@ type Gate struct {
 	jitter   jitter
 	watch    watch
 	drain    drain
+	probe    probe
 	lastBulk time.Duration // when bulk was last sent; 0 if never
 }
 
@@ -109,6 +112,7 @@ func (g *Gate) OutageEnded(now, least time.Duration) {
 // begin begins another start, in which the watch looks for a new peak.
 func (g *Gate) begin(s start) {
 	g.start = s
+	g.probe = probe{}
 	g.watch.peak = 0
 }
 
@@ -183,11 +187,22 @@ func (g *Gate) MeasureRate(now, sent time.Duration, m *Mark) (limited bool) {
 	roundEnded := g.rate.endRound(m)
 	if roundEnded && !limited {
 		g.start.endRound(g.rate.value)
+		if g.start.over {
+			g.probe.endRound(g.rate.value, g.forbidsProbe())
+		}
 		g.rate.age()
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
 	g.watch.addRate(g.rate.value)
 	return limited
+}
+
+// forbidsProbe reports whether a queue stands in which a probe would take room from others. Min may
+// include a queue that others kept during a drain, so the shortest round trip ever counts. If round
+// trips vary little, half of slack is a queue of our own, so the path is full.
+func (g *Gate) forbidsProbe() bool {
+	queue := min(slack+g.MinEver/4, slack/2+4*g.Variance)
+	return g.drain.active() || g.Recent > g.MinEver+queue
 }
 
 // queueEndsStart reports whether a queue stands that ends the start. One round trip isn't enough to
@@ -282,6 +297,9 @@ func (g *Gate) Window(datagram int) int {
 		bound = 2*held + queue
 	default:
 		bound = held + max(min(g.rate.value*slack.Seconds(), queue), float64(slackPackets*datagram))
+		if g.probe.on {
+			bound += min(held*probeShare, queue)
+		}
 	}
 	return max(minPackets*datagram, int(min(bound, float64(path))))
 }
