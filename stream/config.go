@@ -174,7 +174,8 @@ func (c *Config) terms(early int64) budget.Terms {
 // element could otherwise never be sent.
 const minPending = 64 << 10
 
-// minReadTime is the minimum of ReadTime. Less is a time without a unit.
+// minReadTime is the minimum of ReadTime. A smaller value was probably meant to have a unit: 30 is
+// 30 ns.
 const minReadTime = time.Millisecond
 
 // The bytes that are charged for a transfer in addition to its content.
@@ -212,7 +213,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxPending is %s; the minimum is %d, the size of the largest element",
 			words.Bytes(c.MaxPending), minPending)
 	case c.MaxPending > c.maxMemory():
-		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the limit is %d (Config.MaxMemory): raise it or lower MaxPending",
+		return fmt.Errorf("stream: Config.MaxPending is %d bytes; the limit is %d (Config.MaxMemory): raise Config.MaxMemory or lower MaxPending",
 			c.MaxPending, c.maxMemory())
 	case c.ReadTime > 0 && c.ReadTime < minReadTime:
 		return fmt.Errorf("stream: Config.ReadTime is %v; the minimum is %v: give it a unit, such as time.Second",

@@ -222,8 +222,8 @@ func (r *receiver) openWaiting(now time.Time) {
 	}
 }
 
-// maxWait is a little longer than idleTime, so that whoever was idle when a transfer began to wait
-// is found to be stuck before the transfer is refused.
+// maxWait exceeds idleTime by a few searchPauses, so that whoever was idle when a transfer began to
+// wait is found to be stuck before the transfer is refused.
 const maxWait = idleTime + 500*time.Millisecond
 
 // memoryPause is the maximum time between two attempts to open a transfer that is waiting for
@@ -351,7 +351,7 @@ func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 		return since, false
 	}
 	s := r.peer.slices
-	s.startUsage()
+	s.startUsage(s.holdsSince())
 	overLimit := func() bool { return r.sliceMemory() > max(machineBytes, s.usage.measure(now, s.received)) }
 	if !overLimit() {
 		return since, false

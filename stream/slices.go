@@ -82,15 +82,23 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 // They are dispensable, since the peer resends whatever they would have restored.
 func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
 
-// startUsage starts to measure the usage again if, since it was started last, chunks have begun to
-// arrive in a machine that held none. A connection may have been idle for long before that.
-func (s *sliceRoute) startUsage() {
-	var since time.Time
-	extend.Drive(s.conn, func() { since = s.link.HoldsSince() })
+// startUsage measures the usage anew if, since it was started last, a chunk has begun to arrive
+// while no other was incomplete. The connection may have been idle for long before that, so the
+// peer is again assumed to use all of its credit until an idleTime has passed.
+//
+// receive calls it too, before it counts what has arrived. If only takeBack did, the first search
+// for memory in a minute would forget all that a busy peer has completed, and close its connection.
+func (s *sliceRoute) startUsage(since time.Time) {
 	if since.After(s.started) {
 		s.started = since
 		s.usage = newUsage(since, s.received)
 	}
+}
+
+// holdsSince returns when a chunk last began to arrive while no other was incomplete.
+func (s *sliceRoute) holdsSince() (since time.Time) {
+	extend.Drive(s.conn, func() { since = s.link.HoldsSince() })
+	return since
 }
 
 // receive calls handle with each message that has arrived. handle must not retain it.
@@ -99,7 +107,9 @@ func (s *sliceRoute) receive(handle func(message []byte)) {
 		return // as in most ticks, which then needn't lock the link
 	}
 	var batch [][]byte
-	extend.Drive(s.conn, func() { batch = s.link.Take() })
+	var since time.Time
+	extend.Drive(s.conn, func() { batch, since = s.link.Take(), s.link.HoldsSince() })
+	s.startUsage(since)
 	for _, message := range batch {
 		before := s.received
 		s.received += int64(len(message))

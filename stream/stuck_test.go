@@ -187,7 +187,7 @@ func TestPartThatSomebodyElseWrites(t *testing.T) {
 	})
 }
 
-// uselessWays are ways to hold memory with next to nothing that never becomes of use.
+// uselessWays are ways for a peer to hold memory by sending a little that never becomes of use.
 var uselessWays = map[string]func(h *hostile){
 	"an incomplete chunk of two slices": func(h *hostile) { h.slice(0, 2) },
 	"large incomplete chunks": func(h *hostile) {
@@ -339,6 +339,34 @@ func TestChunksThatHaveJustBegun(t *testing.T) {
 			_, stuck = takeBack()
 			require.False(n, stuck, "it completed them")
 		}
+	})
+}
+
+// TestABusyPeerIsNotStuck, although it has always begun its next chunk before it completes one, and
+// nobody has needed its memory for long.
+func TestABusyPeerIsNotStuck(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		h := newHostile(n.server.peer, nil)
+		var last []byte // completes the chunk that has begun
+		next := uint16(0)
+		for range 120 {
+			n.do(n.server.world, func() {
+				for range 8 {
+					chunk := h.late(next, 1500)
+					next++
+					h.sends(chunk[0])
+					if last != nil {
+						h.sends(last)
+					}
+					last = chunk[1]
+				}
+			})
+			time.Sleep(500 * time.Millisecond)
+		}
+		n.do(n.server.world, func() {
+			_, stuck := h.receiver.takeBack(time.Now())
+			require.False(n, stuck)
+		})
 	})
 }
 
