@@ -312,9 +312,7 @@ func (a *Actor) forget(o *opening) {
 	o.conn.shown.remove(o)
 	i := slices.Index(a.openings, o)
 	a.openings = slices.Delete(a.openings, i, i+1)
-	if len(a.openings) == 0 {
-		a.world.replicator.unwatchDue = true // the next Flush stops comparing its states
-	}
+	a.world.replicator.noteClosed(a)
 }
 
 // closeToPrevious closes the actor for its previous owner.

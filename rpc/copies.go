@@ -196,14 +196,39 @@ func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 		}
 		return nil
 	}
-	if fields, _, err := state.ReadMask(o.states, a.class.fields); err == nil && fields&a.class.lists != 0 {
-		return violationf(PayloadFail, "open message of %v contains a list, which is only allowed in updates", a)
+	if err := c.copies.readOpen(a, o.states); err != nil {
+		return violationf(PayloadFail, "open message of %v with %s of states: %v", a, words.Bytes(len(o.states)), err)
 	}
-	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
-	if violation == nil {
-		w.callRepNotifies(c)
+	w.callRepNotifies(c)
+	return nil
+}
+
+// readOpen decodes the states in an open message: a mask, the fields in it, and then the items of
+// each list in it after their length.
+func (s *copies) readOpen(a *Actor, b []byte) error {
+	fields, b, err := state.ReadMask(b, a.class.fields)
+	if err != nil {
+		return err
 	}
-	return violation
+	if b, err = s.readFields(a, fields&^a.class.lists, b, 0); err != nil {
+		return err
+	}
+	r := wire.Reader{Left: b}
+	for i := range (fields & a.class.lists).Each {
+		items := r.Bytes(wire.Any)
+		if r.Err != nil {
+			return r.Err
+		}
+		list, ok := a.states.of(a.class.stateOf(i)).(itemReplica)
+		if !ok {
+			continue // no object here has the list
+		}
+		s.rememberOnce(list)
+		if err := list.readOpen(items); err != nil {
+			return err
+		}
+	}
+	return r.End()
 }
 
 // handleOwner is called on a client for an owner message, which says whether the client owns the

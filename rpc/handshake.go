@@ -56,8 +56,9 @@ type entry struct {
 // terms are what both ends have agreed on in their Hellos. They don't change once the connection
 // has joined.
 type terms struct {
-	maxBunch  int         // maximum message size in bytes that both ends allow
-	peerSeals atomic.Bool // the peer has Config.Sealed; safe for concurrent use
+	maxBunch       int         // maximum message size in bytes that both ends allow
+	reliableBuffer int         // entries of a channel's reliable buffer that both ends allow
+	peerSeals      atomic.Bool // the peer has Config.Sealed; safe for concurrent use
 }
 
 // A verdict is the decision of Authenticate, or later of Login, about a client.
@@ -194,6 +195,7 @@ func (h *handshake) onHello(peer control.Hello) {
 		return
 	}
 	c.terms.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
+	c.terms.reliableBuffer = min(ours.Params.ReliableBuffer, peer.Params.ReliableBuffer)
 	c.terms.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 	if c.server {
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))

@@ -112,7 +112,11 @@ func (f *forger) fields(b []byte) []byte {
 // items appends an update of a list.
 func (f *forger) items(b []byte) []byte {
 	list := 3 + f.IntN(2)
-	b = state.AppendMask(b, 1<<list, lair.fields)
+	return f.itemsOf(list, state.AppendMask(b, 1<<list, lair.fields))
+}
+
+// itemsOf appends items of a list.
+func (f *forger) itemsOf(list int, b []byte) []byte {
 	for range f.IntN(6) {
 		switch n := byte(1 + f.IntN(9)); f.IntN(5) {
 		case 0:
@@ -129,6 +133,16 @@ func (f *forger) items(b []byte) []byte {
 		}
 	}
 	return b
+}
+
+// fieldsAndLists appends what an open contains: fields, and often the items of lists.
+func (f *forger) fieldsAndLists(b []byte) []byte {
+	list := f.IntN(6)
+	if list != 3 && list != 4 {
+		return f.fields(b)
+	}
+	b = append(state.AppendMask(b, 1|1<<list, lair.fields), f.ref())
+	return wire.AppendBytes(b, f.itemsOf(list, nil))
 }
 
 // open returns an open message. Most are right: actors 1 and 2 are placed, and
@@ -150,7 +164,7 @@ func (f *forger) open() ([]byte, byte) {
 		b = wire.AppendBytes(b, []string{"gate", "door"}[ref-1])
 	}
 	if flags&flagState != 0 {
-		b = f.fields(b)
+		b = f.fieldsAndLists(b)
 	}
 	return b, ref
 }

@@ -89,6 +89,36 @@ func TestUpdatesThatNoServerSends(t *testing.T) {
 	}
 }
 
+// TestOpensWithItems: an open may contain items after the fields. What a server may not write
+// closes with PayloadFail.
+func TestOpensWithItems(t *testing.T) {
+	open := func(b ...byte) parsedOpen { // a label, and the list
+		return parsedOpen{flags: flagState, states: append(append(state.AppendMask(nil, 1|1<<4, crate.fields), 1, 'a'), b...)}
+	}
+	w, c, a := newCrate(t)
+	require.Nil(t, w.applyFirstState(c, a, open(4, 2, 7, 0, 0)))
+	require.Equal(t, "a", a.own.object.(*crateObject).body.Label)
+	require.Equal(t, 1, a.own.object.(*crateObject).items.Len())
+	require.Nil(t, w.applyFirstState(c, a, open(0)), "no items")
+	for name, o := range map[string]parsedOpen{
+		"no length":               open(),
+		"a length without an end": open(0x80),
+		"items cut off":           open(4, 2, 7, 0),
+		"an item without a value": open(1, 2),
+		"bytes left over":         open(4, 2, 7, 0, 0, 0),
+		"items in place of bytes": open(2, 7, 0, 0),
+		"another key for an item": open(8, 2, 1, 0, 0, 2, 2, 0, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, a := newCrate(t)
+			violation := w.applyFirstState(c, a, o)
+			require.NotNil(t, violation)
+			require.Equal(t, PayloadFail, violation.Code)
+			require.Regexp(t, `^open message of Crate 1 with \d+ bytes? of states: .+`, violation.Reason)
+		})
+	}
+}
+
 // TestRandomUpdates: no bytes make a client panic, or hold more than its classes declare.
 func TestRandomUpdates(t *testing.T) {
 	random := testkit.Rand(t)

@@ -19,6 +19,12 @@ import (
 // Only changed items and removals are sent, and they are resent until the client has them. The
 // order of the items may differ between the two ends.
 //
+// The open carries the items that the list has at that time, so a client's object has them before
+// any call, like the fields of a [State]. It carries up to 16 KiB of items of all lists of the
+// actor, or less if Config.Bunch.MaxBunch or a quarter of ReliableBuffer is smaller, or if the
+// client has yet to acknowledge almost 256 KiB of other opens and reliable calls. The other items
+// follow in updates once the client has acknowledged the open, and so do later changes.
+//
 // The methods of a List must be called on the world's goroutine. They keep track of changes, so
 // that no tick has to compare a long list.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
@@ -100,7 +106,8 @@ type ListChange[K comparable, V any] struct {
 }
 
 // OnList registers fn to run on clients for each item that was added, changed or removed. fn runs
-// after all updates in a packet are applied. UE: PostReplicatedAdd, PostReplicatedChange, and
+// after all updates in a packet are applied, and for the items of an open after the object's
+// constructor and before any call. UE: PostReplicatedAdd, PostReplicatedChange, and
 // PreReplicatedRemove, which here runs after the removal.
 //
 // OnList panics if ReplicateList was not called first, or if the list already has a function.
@@ -149,6 +156,9 @@ type itemReplica interface {
 
 	// readItems applies an update that arrived in the packet with the given number.
 	readItems(b []byte, packet uint64) error
+
+	// readOpen applies the items that came with the open.
+	readOpen(items []byte) error
 }
 
 // A listReplica is the itemReplica for a list with keys of type K and values of type V.
@@ -176,6 +186,10 @@ func (r *listReplica[T, K, V]) read(b []byte, _ int) (rest []byte, _ error) { re
 
 func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 	return r.copy.Read(b, packet, r.bound.onChange != nil)
+}
+
+func (r *listReplica[T, K, V]) readOpen(items []byte) error {
+	return r.copy.ReadOpen(items, r.bound.onChange != nil)
 }
 
 func (r *listReplica[T, K, V]) repNotify(w *World, changed Ref) {

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/wire"
 )
 
@@ -76,34 +78,37 @@ func (a *Actor) tryOpen(c *Conn) error {
 
 // open opens the actor for c, which must not have it open yet.
 func (a *Actor) open(c *Conn) error {
-	channel, err := a.sendOpen(c)
+	if !c.usable() {
+		return errorf("rpc: cannot open %v for %v: %w", a, c, ErrClosed)
+	}
+	a.world.watch(a)
+	a.compareAll()
+	hadCopy := c.shown.hasDetached(a) // if so, the copy may have list items that were removed since
+	lists := a.states.backlogs(a.class, hadCopy)
+	channel, err := a.sendOpen(c, lists)
 	if err != nil {
+		a.world.replicator.noteClosed(a)
 		return err
 	}
-	hadCopy := c.shown.hasDetached(a) // if so, the copy may have list items that were removed since
 	a.forgetDetached(c)
 	o := newOpening(a, c, channel)
+	o.lists = lists
 	a.openings = append(a.openings, o)
 	c.shown.add(o)
 	c.channels.set(channel, a)
-	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
 
-	// Lists aren't part of the open message, so they follow in updates.
-	o.markLists(hadCopy)
-	o.mark(a.class.lists)
+	// Items that didn't fit into the open message follow in updates.
+	o.mark(o.backlogged())
 	if a.dormancy.on {
 		a.dormantAtFlush()
 	}
 	return nil
 }
 
-// sendOpen sends the open message to c on a new channel.
-func (a *Actor) sendOpen(c *Conn) (channel uint64, err error) {
-	if !c.usable() {
-		return 0, errorf("rpc: cannot open %v for %v: %w", a, c, ErrClosed)
-	}
-	message, err := a.openMessage(c, c.terms.maxBunch)
+// sendOpen sends the open message to c on a new channel, and takes the items in it from lists.
+func (a *Actor) sendOpen(c *Conn, lists []keyed.Backlog) (channel uint64, err error) {
+	message, err := a.openMessage(c, c.terms.maxBunch, lists)
 	if err != nil {
 		return 0, err
 	}
@@ -214,20 +219,51 @@ const (
 	flagPlaced             // the actor's name follows its Ref
 )
 
-// openMessage returns the first message on an actor's channel for c, which consists of a head
-// and the states. It fails if the message is larger than limit bytes.
-func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
-	a.compareAll()
+const (
+	// maxOpenItems is the maximum number of bytes of an open message with items of lists. Most
+	// lists fit. An open is reliable, so it is sent whatever the path has room for, and calls wait
+	// behind it. Large lists are therefore better sent in updates, which the stateBudget limits.
+	maxOpenItems = 16 << 10
+
+	// maxItemsUnacked is the number of bytes of unacknowledged reliable messages from which opens
+	// carry no items, so that thousands of opens at once, such as at a join or in the answer to
+	// Missed, don't fill Config.SendLimit. A client accepts 256 KiB before it grants more.
+	maxItemsUnacked = 256 << 10
+
+	// maxOpenHead is the maximum number of bytes before the fields in an open message: the class
+	// id, the flags, the Ref, a name with its length, and the mask.
+	maxOpenHead = 3 + 1 + binary.MaxVarintLen64 + 2 + maxNameBytes + 9
+)
+
+// openMessage returns the first message on an actor's channel for c, which consists of a head,
+// the states, and as many items as fit, which it takes from lists. It fails if the message is
+// larger than limit bytes without any items. In a check of that, c and lists are nil.
+func (a *Actor) openMessage(c *Conn, limit int, lists []keyed.Backlog) ([]byte, error) {
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
-	if fields == 0 {
+	var withItems state.Mask
+	var items []byte
+	if lists != nil {
+		room := min(limit, roomForItems(c))
+		withItems, items = a.states.takeItems(lists, room-maxOpenHead-a.states.size(fields))
+	}
+	if fields|withItems == 0 {
 		return a.openHead(c, 0), nil
 	}
-	message := a.appendFields(a.openHead(c, flagState), fields)
+	message := state.AppendMask(a.openHead(c, flagState), fields|withItems, a.class.fields)
+	message = append(a.states.appendTo(message, fields), items...)
 	if len(message) > limit {
 		return nil, errorf("rpc: open message for a %q has %d bytes with its states; the limit is %d (Config.Bunch.MaxBunch): %w",
 			a.class.name, len(message), limit, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
+}
+
+// roomForItems returns the maximum size of an open message with items for the client of c. It may
+// be negative.
+func roomForItems(c *Conn) int {
+	c.link.Lock()
+	defer c.link.Unlock()
+	return min(maxOpenItems, c.terms.reliableBuffer/4*bunch.EntryBytes, maxItemsUnacked-c.machine.Stats().Unacked)
 }
 
 // openHead returns the head of an open message, which consists of the class id, the flags, the

@@ -201,6 +201,14 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
+// noteClosed makes the next Flush call unwatch if the actor is no longer open for any connection,
+// or has failed to open for its first one.
+func (r *replicator) noteClosed(a *Actor) {
+	if len(a.openings) == 0 {
+		r.unwatchDue = true
+	}
+}
+
 // unwatch stops comparing the states of all actors that are no longer open for any connection.
 func (r *replicator) unwatch() {
 	r.unwatchDue = false
@@ -401,15 +409,19 @@ func (o *opening) undoUpdate(sent *sentUpdate) {
 // also gets a census of each list (the numbers of all its items), because it may still have items
 // that were removed.
 func (o *opening) markLists(census bool) {
-	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
-		return
+	if lists := o.actor.states.backlogs(o.actor.class, census); lists != nil {
+		o.lists = lists
 	}
-	o.lists = make([]keyed.Backlog, bits.OnesCount64(uint64(o.actor.class.lists)))
-	for _, r := range o.actor.states.replicas {
-		if list, ok := r.(itemReplica); ok {
-			o.lists[list.declaration().list].AddAll(list, census)
+}
+
+// backlogged returns the lists of which the client lacks items.
+func (o *opening) backlogged() (lists state.Mask) {
+	for r := range o.actor.states.present {
+		if d := r.declaration(); d.isList() && !o.lists[d.list].Empty() {
+			lists |= d.mask()
 		}
 	}
+	return lists
 }
 
 // appendList appends an update of the first list with items that the client lacks, and records

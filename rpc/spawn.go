@@ -139,7 +139,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	// Open the actor for its owner and, if it's AlwaysRelevant, for everybody.
 	if err == nil && a.relevancy.always {
 		// First make sure that its states fit into an open message.
-		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
+		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch, nil)
 	}
 	if err == nil && a.conn != nil && !a.conn.life.mayJoin() {
 		err = a.ensureOpen(a.conn) // a no-op if the constructor has opened it

@@ -2,15 +2,20 @@ package rpc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"time"
 	"unsafe"
 
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // A State is a struct of the game that the server replicates to every client that has the actor.
@@ -359,6 +364,41 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 		b = r.appendTo(b, r.declaration().localMask(fields))
 	}
 	return b
+}
+
+// backlogs returns a backlog with all items for each list of the actor's class, or nil if it has no
+// lists, or no replicas yet. See opening.markLists for census.
+func (s *actorStates) backlogs(class *Class, census bool) []keyed.Backlog {
+	if class.lists == 0 || s.replicas == nil {
+		return nil
+	}
+	lists := make([]keyed.Backlog, bits.OnesCount64(uint64(class.lists)))
+	for r := range s.present {
+		if list, ok := r.(itemReplica); ok {
+			lists[list.declaration().list].AddAll(list, census)
+		}
+	}
+	return lists
+}
+
+// takeItems takes as many items from lists as fit into room bytes. It returns the lists that it has
+// taken items of, and for each of them the items after their length. It stops when the next item
+// might not fit.
+func (s *actorStates) takeItems(lists []keyed.Backlog, room int) (taken state.Mask, items []byte) {
+	for r := range s.present {
+		list, ok := r.(itemReplica)
+		if !ok || lists[list.declaration().list].Empty() {
+			continue
+		}
+		left := room - len(items) - binary.MaxVarintLen16
+		if left < bunch.EntryBytes {
+			break
+		}
+		b, _ := lists[list.declaration().list].Take(nil, nil, list, left)
+		taken |= list.declaration().mask()
+		items = wire.AppendBytes(items, b)
+	}
+	return taken, items
 }
 
 // fitting returns as many of fields as fit into a message of limit bytes, starting with the first.

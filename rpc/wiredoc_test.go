@@ -69,9 +69,11 @@ func newGatehouse(t *testing.T) *gatehouse {
 	On(b, gateKnock, func(_ *gateObject, _ *Call, k knock) { note("knock ", k.Times, " of ", k.Who) })
 	OnRequest(b, gateTry, func(_ *gateObject, _ *Call, n uint16) (bool, error) { return n == 4711, nil })
 	w.OnConnect(func(c *Conn) {
-		s.actor, s.object, err = Spawn(b, c, func(o *gateObject) { o.leaf.Angle = 30 })
+		s.actor, s.object, err = Spawn(b, c, func(o *gateObject) {
+			o.leaf.Angle = 30
+			require.NoError(t, o.keys.Set(7, 1))
+		})
 		require.NoError(t, err)
-		require.NoError(t, s.object.keys.Set(7, 1))
 	})
 	return s
 }
@@ -117,7 +119,10 @@ func TestWireExample(t *testing.T) {
 		server := newGatehouse(t)
 		before := []func(){
 			3: func() { server.object.leaf.Angle = 45 },
-			4: func() { server.object.keys.Delete(7) },
+			4: func() {
+				server.object.keys.Delete(7)
+				require.NoError(t, server.object.keys.Set(8, 5))
+			},
 			5: func() { require.NoError(t, server.announced[0].SendMessage(9, []byte("hi"))) },
 			7: func() { require.NoError(t, server.actor.SetDormant(true)) },
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"math"
 	"reflect"
 	"slices"
 
@@ -49,6 +50,8 @@ type Copy[K comparable, V any] struct {
 	plan *state.Plan
 	name fmt.Stringer // of the list, for errors
 
+	newest uint64 // number of the newest packet that Read was called for
+
 	// Changes for Next.
 	notes   bool           // changes are recorded; set by Read
 	changes []Change[K, V] // changes that Next hasn't returned yet
@@ -76,6 +79,7 @@ func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.S
 // sends such an update.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, notes bool) error {
 	c.notes = notes
+	c.newest = max(c.newest, packet)
 	censuses := 0
 	for len(b) > 0 {
 		head, n := binary.Uvarint(b)
@@ -101,6 +105,18 @@ func (c *Copy[K, V]) Read(b []byte, packet uint64, notes bool) error {
 	}
 	c.dropTombstones(packet)
 	return nil
+}
+
+// ReadOpen is like Read, for the items that came with the open of the actor. They are newer than
+// everything that arrived before, when the actor was open on an earlier channel, and older than all
+// updates to come, because a server sends these once the client has acknowledged the open. The
+// number in between needn't be that of a packet.
+func (c *Copy[K, V]) ReadOpen(b []byte, notes bool) error {
+	packet := c.newest
+	if packet < math.MaxUint64 {
+		packet++
+	}
+	return c.Read(b, packet, notes)
 }
 
 // readItem reads the item that follows its number, and applies it unless it is stale.

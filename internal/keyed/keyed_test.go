@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"maps"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,6 +159,42 @@ func TestListSetAtAClientHasItsOwnNumber(t *testing.T) {
 		visited++
 	}
 	require.Equal(t, 2, visited, "what is gone by then is not visited")
+}
+
+// TestItemsOfAnOpen: what comes with an open is newer than what came before it, and older than what
+// comes after it.
+func TestItemsOfAnOpen(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	reopen := func() {
+		_, err := server.source.TakeChanged()
+		require.NoError(t, err)
+		var backlog Backlog
+		backlog.AddAll(&server.source, true)
+		b, _ := backlog.Take(nil, nil, &server.source, 1000)
+		require.NoError(t, client.copy.ReadOpen(b, true))
+	}
+	for key := range 3 {
+		server.Set(key, 10)
+	}
+	reopen()
+	server.tell(t, client) // the packet with the open
+	server.Set(0, 20)
+	server.tell(t, client, 1)
+	server.Delete(1)
+	server.Set(0, 30)
+	server.Set(3, 30)
+	server.sent += 5
+	reopen()
+	require.Equal(t, maps.Collect(server.All()), maps.Collect(client.All()))
+	server.sent++
+	server.Set(3, 40)
+	server.Delete(2)
+	server.tell(t, client, 3, 4)
+	require.Equal(t, maps.Collect(server.All()), maps.Collect(client.All()))
+	client.copy.newest = math.MaxUint64
+	server.Set(3, 50)
+	reopen()
+	client.requireBook(t, 3, 50)
 }
 
 // TestLateItemStaysGone: an item that arrives after the one that took its key
