@@ -21,6 +21,7 @@ type binding struct {
 	handlers  []handler        // by method id; nil until the method's first On or Check
 	states    []replicaMaker   // by state id; nil if the state isn't replicated here
 	warned    bool             // we've warned about states without a Replicate
+	used      bool             // the constructor has been called
 	actors    actors           // actors of the class that have an object
 
 	// Hooks, each of which is nil unless the game has set it.
@@ -51,8 +52,8 @@ func (b *binding) replicate(object any, into []replica) {
 }
 
 // Bind binds class in world. ctor makes the object of each actor. Bind panics if the class is
-// already bound, or if the first connection has already fixed the world's classes. It must be
-// called on the world's goroutine.
+// already bound or has actors, or if the first connection has already fixed the world's classes. It
+// must be called on the world's goroutine.
 //
 // On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states in the open message
 // are read into the object right after ctor, before any call. Calls that ctor makes in this world
@@ -72,13 +73,14 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	}
 	class.markUsed()
 	b := &binding{
-		class: class,
-		construct: func(a *Actor) (object any) {
-			world.game.During(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
-			return object
-		},
+		class:    class,
 		handlers: make([]handler, len(class.root().methods)),
 		states:   make([]replicaMaker, len(class.root().states)),
+	}
+	b.construct = func(a *Actor) (object any) {
+		b.used = true
+		world.game.During(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
+		return object
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}
@@ -192,11 +194,12 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
+	mustBeUnused("At", u.class, u)
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
 // Relevant makes fn decide, in place of distance, which connections actors of b are open for.
-// Relevant panics if fn is nil or b already has a Relevant. UE: an override of
+// Relevant panics if fn is nil, or if b already has a Relevant or objects. UE: an override of
 // AActor::IsNetRelevantFor, after the rules described at [At].
 //
 // As with [At], the owner, the view and the options of Spawn take precedence, so fn can't
@@ -210,6 +213,7 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
+	mustBeUnused("Relevant", u.class, u)
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
@@ -222,6 +226,15 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 		panic(fmt.Sprintf("rpc: %s(%v): nil function", by, to))
 	case bound:
 		panic(fmt.Sprintf("rpc: %s(%v): function already set: call %s for it only once, with a function that does all", by, to, by))
+	}
+}
+
+// mustBeUnused panics if b already has objects, for which a function that by sets would never be
+// called.
+func mustBeUnused(by string, of fmt.Stringer, b *binding) {
+	if b.used {
+		panic(fmt.Sprintf("rpc: %s(%v): class %s already has objects here, to which it would not apply: call %s before the first Spawn, Place or Dial",
+			by, of, b.class.name, by))
 	}
 }
 

@@ -156,8 +156,11 @@ func (c *Class) String() string { return c.name }
 //
 // Append new errors at the end. An end that doesn't know an error yet just gets its text. If a
 // handler's error matches several declared errors, the first counts. Call Errors only once, in
-// the class's package variable.
+// the class's package variable: a second call panics.
 func (c *Class) Errors(kinds ...error) *Class {
+	if c.errors != nil {
+		panic(fmt.Sprintf("rpc: Errors of class %s called twice: declare all errors in one call", c.name))
+	}
 	c.errors = kinds
 	return c
 }

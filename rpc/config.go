@@ -553,6 +553,9 @@ func (c *Config) validateRates() error {
 // minTime is the minimum of times that are measured on the network. Less is a time without a unit.
 const minTime = time.Millisecond
 
+// minDispatchTime is the minimum of Config.DispatchTime. In less, hardly a handler returns.
+const minDispatchTime = 10 * time.Microsecond
+
 // maxIdleTimeout stands for a longer IdleTimeout, which nobody will live to see. quic-go adds
 // IdleTimeout to the time of a packet, and the sum must not overflow.
 const maxIdleTimeout = 100 * 365 * 24 * time.Hour
@@ -574,6 +577,10 @@ func (c *Config) validateTimes() error {
 			return fmt.Errorf("rpc: Config.%s is %v; the minimum is %v: give it a unit, such as time.Second",
 				field.name, field.value, minTime)
 		}
+	}
+	if c.DispatchTime < minDispatchTime && c.DispatchTime > 0 {
+		return fmt.Errorf("rpc: Config.DispatchTime is %v; the minimum is %v: give it a unit, such as time.Millisecond",
+			c.DispatchTime, minDispatchTime)
 	}
 	return cmp.Or(
 		notAbove("HelloTimeout", c.HelloTimeout, "HandshakeTimeout", c.HandshakeTimeout),

@@ -92,8 +92,8 @@ func TestSpawnsWithinSpawns(t *testing.T) {
 				}
 			}
 		})
-		require.NoError(t, err)
-		require.False(t, a.Alive())
+		require.ErrorIs(t, err, ErrClosed)
+		require.Nil(t, a)
 		tick(10)
 		require.NoError(t, from.Err())
 		for a := range client.Actors() {

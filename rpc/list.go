@@ -94,6 +94,7 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	d := s.declared
 	mustBind(b.untyped, d, "ReplicateList")
 	mustHook("ReplicateList", d, where == nil, b.untyped.states[d.id] != nil)
+	mustBeUnused("ReplicateList", d, b.untyped)
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,4 +44,57 @@ func TestNilsAreNamed(t *testing.T) {
 	b := Bind(w, class, func(*Actor) int { return 0 })
 	_, _, err = Spawn(b, nil, nil, AlwaysRelevant(), nil)
 	require.ErrorContains(t, err, `Spawn of a "Nils": option 2 is nil`)
+}
+
+// TestMistakesInOrder: what comes too late, or twice, to have its effect is refused where it is
+// done.
+func TestMistakesInOrder(t *testing.T) {
+	w := newTestWorld(t, Config{}).World
+	class := NewClass("Order").Errors(ErrClosed)
+	names, list := NewState[label](class), NewList[int, int](class, "List")
+	require.PanicsWithValue(t, "rpc: Errors of class Order called twice: declare all errors in one call",
+		func() { class.Errors(ErrDormant) })
+	b := Bind(w, class, func(*Actor) *label { return new(label) })
+	_, _, err := Spawn(b, nil, nil)
+	require.NoError(t, err)
+	const want = "rpc: %s(Order%s): class Order already has objects here, to which it would not apply: call %[1]s before the first Spawn, Place or Dial"
+	for declare, late := range map[[2]string]func(){
+		{"Replicate", ".label"}:    func() { Replicate(b, names, func(l *label) *label { return l }) },
+		{"ReplicateList", ".List"}: func() { ReplicateList(b, list, func(*label) *List[int, int] { return nil }) },
+		{"At", ""}:                 func() { At(b, func(*label) (x, y, z float32) { return 0, 0, 0 }) },
+		{"Relevant", ""}:           func() { Relevant(b, func(*label, *Conn) bool { return true }) },
+	} {
+		require.PanicsWithValue(t, fmt.Sprintf(want, declare[0], declare[1]), late)
+	}
+
+	unbound := NewClass("Unbound2")
+	w = newTestWorld(t, Config{Classes: []*Class{unbound}}).World
+	_, err = w.Spawn(unbound, nil)
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "rpc: Bind: Unbound2 1 exists already and would have no object: call Bind before Spawn",
+		func() { Bind(w, unbound, func(*Actor) int { return 0 }) })
+}
+
+// TestSpawnsOfNothing: Spawn says that no actor is there, be it that its constructor has destroyed it
+// or that the world is closed.
+func TestSpawnsOfNothing(t *testing.T) {
+	w := newTestWorld(t, Config{}).World
+	doomed := Bind(w, NewClass("Doomed"), func(a *Actor) int { return 0 })
+	var constructed *Actor
+	suicidal := Bind(w, NewClass("Suicidal"), func(a *Actor) int {
+		constructed = a
+		require.NoError(t, w.Destroy(a))
+		return 0
+	})
+	a, _, err := Spawn(suicidal, nil, nil)
+	require.Nil(t, a)
+	require.ErrorIs(t, err, ErrClosed)
+	require.EqualError(t, err, `rpc: Spawn of a "Suicidal": its constructor, or the function given to Spawn, destroyed it: closed`)
+	require.True(t, constructed.dead)
+
+	require.NoError(t, w.Close(t.Context(), HostClosedConnection, "end"))
+	_, _, err = Spawn(doomed, nil, nil)
+	require.ErrorIs(t, err, ErrClosed)
+	_, _, err = Place(doomed, "door", nil)
+	require.ErrorIs(t, err, ErrClosed)
 }

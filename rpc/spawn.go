@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/tasks"
 )
@@ -78,6 +79,9 @@ func (a *Actor) applyOptions(options []SpawnOption) error {
 // connection's actors still exist until OnDisconnect has run, a game that spawns further actors for
 // them in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
 //
+// Spawn also returns ErrClosed if the world is closed, or if the constructor or set has destroyed
+// the actor.
+//
 // After OnDisconnect, the actors that the connection owns are destroyed, along with everything
 // that they own in turn. To keep an actor, give it to another owner in OnDisconnect by calling
 // [World.SetOwner]. Unreal destroys only the controller and its pawn.
@@ -114,6 +118,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, errors.New("rpc: Spawn of a nil *Class: use the one that NewClass returned")
 	case !w.IsServer():
 		return nil, errOnClient(fmt.Sprintf("Spawn of a %q", class.name))
+	case bell.Closed(w.lobby.shut):
+		return nil, errorf("rpc: Spawn of a %q in a closed world: %w", class.name, ErrClosed)
 	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: class is neither bound nor in Config.Classes", class.name)
 	}
@@ -132,7 +138,11 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	w.actors.add(a)
 	w.relevance.add(a)
 	err := w.construct(a, set)
-	if a.dead || a.tornOff && err == nil {
+	switch {
+	case a.dead:
+		return nil, errorf("rpc: Spawn of a %q: its constructor, or the function given to Spawn, destroyed it: %w",
+			class.name, ErrClosed)
+	case a.tornOff && err == nil:
 		return a, nil
 	}
 

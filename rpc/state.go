@@ -197,7 +197,7 @@ func (d *declaredState) knows(name string) bool {
 }
 
 // Replicate makes b replicate s from the struct that where returns. It panics if s belongs to
-// another class, or if b already replicates s.
+// another class, or if b already replicates s or has objects.
 //
 // The world calls where once for each object, right after its constructor, which must not return a
 // nil pointer. The struct must stay valid for as long as the actor lives.
@@ -208,6 +208,7 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
 	mustHook("Replicate", d, where == nil, b.untyped.states[d.id] != nil)
+	mustBeUnused("Replicate", d, b.untyped)
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 

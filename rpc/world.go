@@ -170,6 +170,11 @@ func (w *World) bind(b *binding) {
 		panic(fmt.Sprintf("rpc: Bind: class %q is already bound in this world: "+
 			"call Bind once and keep the Binding that it returns", b.class.name))
 	}
+	for a := range w.actors.all.all {
+		if a.class == b.class.root() {
+			panic(fmt.Sprintf("rpc: Bind: %v exists already and would have no object: call Bind before Spawn", a))
+		}
+	}
 	w.bindings[b.class] = b
 }
 
@@ -277,8 +282,10 @@ func (w *World) Conns() []*Conn {
 // Like [Conn.Close], it still delivers everything that was sent reliably. Use HostClosedConnection
 // for an orderly shutdown.
 //
-// As soon as Close is called, the world accepts no more connections or posts, and Run returns
-// ErrClosed. OnDisconnect runs in the next Dispatch.
+// As soon as Close is called, the world accepts no more connections, posts or actors, and Run
+// returns ErrClosed. OnDisconnect runs in the next Dispatch. Calls that run in this world are still
+// accepted, because OnDisconnect may make some, and run for as long as something drives the world.
+// Calls to clients are counted in Drops.Gone.
 //
 // If ctx ends before the carriers do, Close returns an error, and the connections continue to close
 // in the background. To wait for them, call Close again or use [Conn.Wait].

@@ -114,6 +114,10 @@ func (e Settings) Validate() error {
 		notAbove("PktLagVariance", e.PktLagVariance, "PktLag", e.PktLag),
 		notAbove("PktLagMin", e.PktLagMin, "PktLagMax", e.PktLagMax),
 		notAbove("PktIncomingLagMin", e.PktIncomingLagMin, "PktIncomingLagMax", e.PktIncomingLagMax),
+		hasUnit("PktLag", e.PktLag),
+		hasUnit("PktLagMax", e.PktLagMax),
+		hasUnit("PktJitter", e.PktJitter),
+		hasUnit("PktIncomingLagMax", e.PktIncomingLagMax),
 		notAboveMax("PktLag", e.PktLag, maxTime),
 		notAboveMax("PktLagMax", e.PktLagMax, maxTime),
 		notAboveMax("PktJitter", e.PktJitter, maxTime),
@@ -133,6 +137,19 @@ const (
 	maxRate  = 1e12    // in bit/s
 	maxQueue = 1 << 30 // in bytes
 )
+
+// minTime is the minimum of a delay, and far below any that matters. In Unreal's settings, delays
+// are numbers of milliseconds.
+const minTime = 10 * time.Microsecond
+
+// hasUnit returns an error for a time that is so short that it was meant as a number of
+// milliseconds.
+func hasUnit(field string, value time.Duration) error {
+	if value > 0 && value < minTime {
+		return fmt.Errorf("emulation: Settings.%s is %v; the minimum is %v: give it a unit, such as time.Millisecond", field, value, minTime)
+	}
+	return nil
+}
 
 // validateLossSizes returns an error if no size of packets is both large and small enough for
 // PktLoss.
