@@ -218,7 +218,7 @@ func (w *World) attach(c *Conn, slot *handshakeSlot) error {
 	w.lobby.attaching.Done()
 	if closed != nil {
 		// World.Close ran after enlist, so it didn't find this connection.
-		c.Close(closed.Code, closed.Reason)
+		c.close(closed.Code, closed.Reason)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func (a *Actor) checkAuthority(caller string) error {
 	a.world.mustBeInside(caller, nil)
 	switch {
 	case a.dead:
-		return errorf("rpc: %s of %v: %w", caller, a, ErrClosed)
+		return errorf("rpc: %s of %v: actor was destroyed: %w", caller, a, ErrClosed)
 	case a.tornOff:
 		return errorf("rpc: %s of %v: actor is torn off: %w", caller, a, ErrClosed)
 	}

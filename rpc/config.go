@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -289,8 +290,8 @@ type Config struct {
 	// connection ends once Authenticate has accepted the new one. Its OnDisconnect runs before
 	// Login and OnConnect of the new connection.
 	//
-	// RefuseLoginElsewhere refuses the new connection with LoginElsewhere instead. It has no
-	// effect unless there is a limit.
+	// RefuseLoginElsewhere refuses the new connection with LoginElsewhere instead. It needs a
+	// limit.
 	MaxConnsPerIdentity  int
 	RefuseLoginElsewhere bool
 
@@ -535,8 +536,28 @@ func (c *Config) validate() error {
 	if negative != nil {
 		return negative
 	}
+	if c.RefuseLoginElsewhere && c.MaxConnsPerIdentity == 0 {
+		return errors.New("rpc: Config.RefuseLoginElsewhere is set without a limit: set Config.MaxConnsPerIdentity as well")
+	}
 	return cmp.Or(c.validateRates(), c.validateTimes(), c.validateBudgets(), c.validateBunch(), c.validateMessages())
 }
+
+// doubts returns texts about values that are possible, but probably mistakes.
+func (c *Config) doubts() (doubts []string) {
+	if c.MaxConnsPerIdentity > 0 && c.Authenticate == nil {
+		doubts = append(doubts, "Config.MaxConnsPerIdentity has no effect without Authenticate, which tells the identities")
+	}
+	if c.WorldRate > 0 && c.WorldRate < c.Rate {
+		doubts = append(doubts, fmt.Sprintf("Config.Rate is %d, but all connections together have %d (Config.WorldRate)", c.Rate, c.WorldRate))
+	}
+	if c.IdleTimeout < leastIdleTimeout {
+		doubts = append(doubts, fmt.Sprintf("Config.IdleTimeout is %v: connections end whenever a path pauses for that long", c.IdleTimeout))
+	}
+	return doubts
+}
+
+// leastIdleTimeout is the least IdleTimeout that is no doubt meant. Paths pause for some 100 ms.
+const leastIdleTimeout = time.Second
 
 // maxTickRate is the maximum of TickRate. A tick of a world without connections takes several
 // microseconds, so at a much higher rate, Run would do nothing but tick.

@@ -215,8 +215,19 @@ func (c *Conn) closeError() *CloseError {
 // a suitable [Code] of this package. The reason is shortened to 256 bytes. Since the close may get
 // lost, it is repeated for a few round trips for as long as the peer sends packets. A peer that
 // misses all of these closes times out.
+//
+// Close logs a warning if code belongs to the packages below the game, such as 5, which the peer
+// would see as a violation of the protocol, or ConnectionLost, after which it would dial again.
 func (c *Conn) Close(code Code, reason string) {
-	if c == nil || !c.life.stop(&CloseError{Code: code, Reason: reason}) {
+	if c != nil {
+		c.world.warnOfCode(code, reason)
+		c.close(code, reason)
+	}
+}
+
+// close implements Close.
+func (c *Conn) close(code Code, reason string) {
+	if !c.life.stop(&CloseError{Code: code, Reason: reason}) {
 		return
 	}
 

@@ -50,8 +50,9 @@ var (
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ". Errors of this package in args are
-// wrapped as usual, but their texts appear without the prefix.
+// errorf is fmt.Errorf for a format that begins with "rpc: ", or whose result becomes part of such
+// a text. Errors of this package in args are wrapped as usual, but their texts appear without the
+// prefix.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -85,6 +86,9 @@ func errOtherWorld(by string) error {
 // where it has a counterpart. A game closes connections with its own codes, from 1,024, or with
 // whichever of these codes fits.
 type Code uint16
+
+// firstGameCode is the first of the codes that a game may define itself.
+const firstGameCode Code = 1024
 
 const (
 	// ReliableBufferOverflow means that a reliable call found the buffer of its channel full, or

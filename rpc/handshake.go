@@ -37,6 +37,10 @@ type handshake struct {
 	timer    *time.Timer     // fires at deadline, or earlier: see HelloTimeout and mismatchTime
 	mismatch *CloseError     // closes the connection when timer fires; nil unless classes differ
 
+	// loginWaits is true from when Config.Login was posted until it is about to run. It is safe for
+	// concurrent use.
+	loginWaits atomic.Bool
+
 	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
 	// time, so with a capacity of 1 no sender has to wait.
 	verdicts chan verdict
@@ -354,6 +358,7 @@ func (h *handshake) logIn(identity string) {
 		c.endOlderConns()
 	}
 	c.expectDispatch() // before the post, as in joinWorld
+	h.loginWaits.Store(true)
 	if err := c.world.post(h.decideLogin); errors.Is(err, ErrBacklogFull) {
 		h.verdicts <- verdict{identity: identity, err: err, loggedIn: true}
 	}
@@ -371,6 +376,7 @@ func (h *handshake) decideLogin() {
 		w.admission.loggingIn = append(w.admission.loggingIn, h)
 		return
 	}
+	h.loginWaits.Store(false)
 	defer func() { h.verdicts <- v }()
 	if c.life.mayJoin() {
 		v.err = h.runLogin()
@@ -414,6 +420,9 @@ func (h *handshake) expire() {
 	case h.greeting.AwaitsHello():
 		h.conn.abort(violationf(HandshakeTimeout, "still %v after %v (Config.HelloTimeout)",
 			h.greeting, config.HelloTimeout))
+	case h.loginWaits.Load():
+		h.conn.abort(violationf(HandshakeTimeout, "Config.Login has not run after %v (Config.HandshakeTimeout): it runs in Dispatch, so is the server's world driven, by Run or by Tick in a loop?",
+			config.HandshakeTimeout))
 	default:
 		h.conn.abort(violationf(HandshakeTimeout, "still %v after %v (Config.HandshakeTimeout)",
 			h.greeting, config.HandshakeTimeout))

@@ -59,6 +59,7 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{HandshakeTimeout: 10}, "Config.HandshakeTimeout is 10ns; the minimum"},
 		{Config{HelloTimeout: 2}, "Config.HelloTimeout is 2ns; the minimum"},
 		{Config{KeepAlive: 10}, "Config.KeepAlive is 10ns; the minimum"},
+		{Config{RefuseLoginElsewhere: true}, "Config.RefuseLoginElsewhere is set without a limit: set Config.MaxConnsPerIdentity as well"},
 		{Config{DispatchTime: 2}, "Config.DispatchTime is 2ns; the minimum is 10µs: give it a unit, such as time.Millisecond"},
 		{Config{RequestTime: 10}, "Config.RequestTime is 10ns; the minimum"},
 		{Config{Bunch: bunch.Config{IdleTimeout: 10}}, "Config.Bunch.IdleTimeout is 10ns; the minimum"},

@@ -29,6 +29,9 @@ import (
 // that no tick has to compare a long list.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
+// isList tells a List from other structs: see findList.
+func (*List[K, V]) isList() {}
+
 // Len returns the number of items.
 func (l *List[K, V]) Len() int { return l.items.Len() }
 

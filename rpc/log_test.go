@@ -28,7 +28,7 @@ func TestFailedCallsAreTheCallers(t *testing.T) {
 
 		require.NoError(t, n.clients[0].SetLogLevel(slog.LevelDebug, "reliable"))
 		require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
-		require.Regexp(t, `msg="call failed" category=reliable rpc=Hero.Fire error="rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or has no owner: `, log.String())
+		require.Regexp(t, `msg="call failed" category=reliable rpc=Hero.Fire error="rpc: Hero\.Fire: Hero \d+ on conn 1 belongs to another client or has no owner: `, log.String())
 	})
 }
 

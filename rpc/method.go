@@ -286,7 +286,8 @@ const (
 )
 
 // ForceSend sends calls at once, without waiting for Flush, even if a handler makes them between
-// Dispatch and Flush. Use it for calls that would suffer from a tick's delay. UE: ForceSend.
+// Dispatch and Flush. Use it for calls, reliable or not, that would suffer from a tick's delay. UE:
+// ForceSend, which is for unreliable calls only.
 //
 // All earlier calls on the connection are sent first, and each call with ForceSend may need a
 // datagram of its own. Like any other call, it still waits for the path, the rate and the

@@ -2,9 +2,15 @@ package rpc
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
 // TestNilsAreNamed: what is nil is refused where it is given, in words. A hook
@@ -75,8 +81,8 @@ func TestMistakesInOrder(t *testing.T) {
 		func() { Bind(w, unbound, func(*Actor) int { return 0 }) })
 }
 
-// TestSpawnsOfNothing: Spawn says that no actor is there, be it that its constructor has destroyed it
-// or that the world is closed.
+// TestSpawnsOfNothing: Spawn says that no actor is there, be it that its constructor has destroyed
+// it or that the world is closed.
 func TestSpawnsOfNothing(t *testing.T) {
 	w := newTestWorld(t, Config{}).World
 	doomed := Bind(w, NewClass("Doomed"), func(a *Actor) int { return 0 })
@@ -97,4 +103,74 @@ func TestSpawnsOfNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, _, err = Place(doomed, "door", nil)
 	require.ErrorIs(t, err, ErrClosed)
+}
+
+// TestTextsOfMistakes: an error names what was wrong in the words of the game, and what to do.
+func TestTextsOfMistakes(t *testing.T) {
+	type inside struct{ L List[int, int] }
+	type listed struct {
+		N      int
+		Nested [2]inside
+	}
+	require.PanicsWithValue(t, "rpc: NewState for class Listed: listed.Nested.L is a List, which is no part of a state: keep it outside of the struct, declare it with NewList and bind it with ReplicateList",
+		func() { NewState[listed](NewClass("Listed")) })
+
+	var log strings.Builder
+	config := Config{
+		Logger:              slog.New(slog.NewTextHandler(&log, nil)),
+		MaxConnsPerIdentity: 1, Rate: 2000, WorldRate: 1000, IdleTimeout: 5 * time.Millisecond,
+	}
+	w := newTestWorld(t, config).World
+	require.Contains(t, log.String(), "Config.MaxConnsPerIdentity has no effect without Authenticate")
+	require.Contains(t, log.String(), "Config.Rate is 2000, but all connections together have 1000 (Config.WorldRate)")
+	require.Contains(t, log.String(), "Config.IdleTimeout is 5ms: ")
+
+	class := NewClass("Shelf")
+	list := NewList[uint32, label](class, "Names")
+	b := Bind(w, class, func(*Actor) *List[uint32, label] { return new(List[uint32, label]) })
+	ReplicateList(b, list, func(l *List[uint32, label]) *List[uint32, label] { return l })
+	_, _, err := Spawn(b, nil, func(l *List[uint32, label]) {
+		require.NoError(t, l.Set(77, label{Text: strings.Repeat("n", 1000)}))
+	})
+	require.ErrorContains(t, err, "state Shelf.Names: item 77: label: Text: has 1000 bytes; the limit is ")
+
+	a, _, err := Spawn(b, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, w.Destroy(a))
+	for name, err := range map[string]error{
+		"TearOff": a.TearOff(), "SetDormant": a.SetDormant(true), "FlushDormancy": a.FlushDormancy(),
+		"SetOwner": w.SetOwner(a, nil), "OpenTo": a.OpenTo(nil),
+	} {
+		require.EqualError(t, err, fmt.Sprintf("rpc: %s of %v: actor was destroyed: closed", name, a))
+	}
+	log.Reset()
+	require.NoError(t, w.Close(t.Context(), 5, "kicked"))
+	require.Contains(t, log.String(), "closing with a code that belongs to package rpc or bunch: a game's own codes begin at 1024")
+	require.Contains(t, log.String(), "number=5 reason=kicked")
+	w.Post(func() { t.Error("it ran") })
+	require.Regexp(t, `post dropped" function=\S*TestTextsOfMistakes\S* error=`, log.String())
+
+	log.Reset()
+	for _, code := range []Code{0, HostClosedConnection, ServerFull, LoginElsewhere, 1024, 65535} {
+		w.warnOfCode(code, "end")
+	}
+	require.Empty(t, log.String())
+	for _, code := range []Code{1, 63, ConnectionLost, 84, 1023} {
+		log.Reset()
+		w.warnOfCode(code, "end")
+		require.NotEmpty(t, log.String(), code)
+	}
+}
+
+// TestLoginThatNobodyRuns: a server that isn't driven says so to a client that waits for
+// Config.Login.
+func TestLoginThatNobodyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopped := newTestWorld(t, Config{Login: func(*World, *Conn) error { return nil }, HandshakeTimeout: time.Second})
+		near, far := linktest.Pipe()
+		_, err := stopped.Attach(plug{far})
+		require.NoError(t, err)
+		_, err = newTestWorld(t, Config{}).Connect(t.Context(), plug{near})
+		require.ErrorContains(t, err, "HandshakeTimeout: Config.Login has not run after 1s (Config.HandshakeTimeout): it runs in Dispatch, so is the server's world driven, by Run or by Tick in a loop?")
+	})
 }

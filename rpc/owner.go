@@ -44,13 +44,13 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
-		return fmt.Errorf("owner belongs to another world: %w", ErrWrongRole)
+		return errorf("owner belongs to another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.tornOff):
-		return fmt.Errorf("owner %v is destroyed or torn off: %w", owner, ErrClosed)
+		return errorf("owner %v is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.life.mayJoin() && !conn.usable():
 		// mayJoin must be called before usable. In the reverse order, both would return false if
 		// the connection joined between the two calls.
-		return fmt.Errorf("owner %v: %w", conn, ErrClosed)
+		return errorf("owner %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
 		if o == a {

@@ -278,9 +278,9 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 	if r.asked.Len()+r.questions.Len() == 0 {
 		return // the usual case, in which the errors below are a waste
 	}
-	cause := fmt.Errorf("%v ended or its channel closed (%v): %w", a, reason, ErrClosed)
+	cause := errorf("%v ended or its channel closed (%v): %w", a, reason, ErrClosed)
 	if reason == Dormancy {
-		cause = fmt.Errorf("%v went dormant: %w", a, ErrDormant)
+		cause = errorf("%v went dormant: %w", a, ErrDormant)
 	}
 	r.end(a, cause)
 }

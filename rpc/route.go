@@ -60,8 +60,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	case a.dormancy.on:
 		return plan{}, errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
-		return plan{}, errorf("rpc: %v: the %s of channel %d on %v belongs to another client or has no owner: %w",
-			m, a.class.name, a.Channel(a.conn).number, a.conn, ErrNotOwner)
+		return plan{}, errorf("rpc: %v: %v on %v belongs to another client or has no owner: %w", m, a, a.conn, ErrNotOwner)
 	}
 	return plan{remote: true, conn: a.conn}, nil
 }

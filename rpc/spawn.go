@@ -257,7 +257,7 @@ func (w *World) placeOnServer(class *Class, name string, set func(object any), o
 	case other != nil && !other.dead:
 		return nil, fmt.Errorf("%v has that name", other)
 	case other != nil:
-		return nil, fmt.Errorf("actor of that name was destroyed or torn off: use another name, or Spawn: %w", ErrClosed)
+		return nil, errorf("actor of that name was destroyed or torn off: use another name, or Spawn: %w", ErrClosed)
 	}
 	if len(w.actors.placed) >= maxDetached {
 		return nil, fmt.Errorf("world has placed %d actors, which is the limit: use Spawn", maxDetached)
@@ -278,7 +278,7 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 	}
 	for _, c := range w.announced {
 		if c.copies.gonePlaced[name] {
-			return nil, fmt.Errorf("server has destroyed the actor: %w", ErrClosed)
+			return nil, errorf("server has destroyed the actor: %w", ErrClosed)
 		}
 	}
 

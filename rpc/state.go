@@ -137,6 +137,10 @@ func (d *declaredState) localMask(fields state.Mask) state.Mask { return fields 
 // Like methods, states belong in package variables, and the handshake compares them.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
+	if path := findList(reflect.TypeFor[S](), reflect.TypeFor[S]().Name()); path != "" {
+		panic(fmt.Sprintf("rpc: NewState for class %s: %s is a List, which is no part of a state: keep it outside of the struct, declare it with NewList and bind it with ReplicateList",
+			class.name, path))
+	}
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
@@ -144,6 +148,25 @@ func NewState[S any](class *Class) *State[S] {
 	d := &declaredState{class: class, count: plan.NumFields(), plan: plan}
 	class.addState(d)
 	return &State[S]{d}
+}
+
+// findList returns the path of a [List] in the fields of t, or "" if there is none. path is that of
+// t. It doesn't look behind pointers, which no state may contain.
+func findList(t reflect.Type, path string) string {
+	switch t.Kind() {
+	case reflect.Array, reflect.Slice:
+		return findList(t.Elem(), path)
+	case reflect.Struct:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ isList() }]()) {
+			return path
+		}
+		for f := range t.Fields() {
+			if found := findList(f.Type, path+"."+f.Name); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // SetCondition switches the fields of a that are tagged if=name on or off. They are off at first.

@@ -222,6 +222,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	defer t.endTurn(c, t.elapsed)
 	defer w.game.Catch(c)
 	w.game.Doing = tasks.Doing{}
+	w.game.Last = tasks.Doing{}
 	c.turn.lastNumber = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
 	nextLook := 1 // the message after which we read the clock again
@@ -244,7 +245,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
-		c.turn.noteTime(w.game.Doing, t.elapsed-before)
+		c.turn.noteTime(w.game.Doing.Or(w.game.Last), t.elapsed-before)
 		if t.share > 0 && t.elapsed >= end {
 			break
 		}

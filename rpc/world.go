@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -127,6 +129,9 @@ func NewWorld(config Config) (*World, error) {
 		w.sockets = badnet.NewSockets(out, in)
 	}
 	w.openLogs()
+	for _, doubt := range config.doubts() {
+		w.log.Warn("setting is probably a mistake", "doubt", doubt)
+	}
 	if config.OnPanic != nil {
 		w.game.Panicked = w.panicked // without OnPanic, panics aren't recovered at all
 	}
@@ -296,17 +301,28 @@ func (w *World) Conns() []*Conn {
 // Close also ends the trace of [Config].Trace, and returns any error from writing it.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
+	w.warnOfCode(code, reason)
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
 	// Close the connections even if ctx has already ended. A connection that is still being
 	// attached isn't in the list, but it will find the lobby closed and close itself.
 	for _, c := range w.lobby.all() {
-		c.Close(code, reason)
+		c.close(code, reason)
 	}
 	err := w.waitClosed(ctx)
 	if traceErr := w.trace.Close(ctx); traceErr != nil {
 		err = errors.Join(err, errorf("rpc: closing the world: Config.Trace: %w", traceErr))
 	}
 	return err
+}
+
+// warnOfCode logs a warning if a game closes connections with a code that its peers would take for
+// one of bunch or of QUIC, such as 5, when its own codes begin at 0 or 1.
+func (w *World) warnOfCode(code Code, reason string) {
+	_, named := codeNames[code]
+	if code != 0 && (code < HostClosedConnection || code == ConnectionLost || code < firstGameCode && !named) {
+		w.log.Warn("closing with a code that belongs to package rpc or bunch: a game's own codes begin at 1024",
+			"code", code.String(), "number", int(code), "reason", reason)
+	}
 }
 
 // WaitHandlers waits until no function of [Request.Go] is running and all their answers have
@@ -325,9 +341,12 @@ func (w *World) Post(fn func()) {
 	mustRun("Post", fn == nil)
 	if err := w.post(fn); err != nil {
 		w.dropped.Add(1)
-		w.log.Warn("post dropped", "error", err)
+		w.log.Warn("post dropped", "function", nameOf(fn), "error", err)
 	}
 }
+
+// nameOf returns the name of a function as the compiler gives it, for logs.
+func nameOf(fn func()) string { return runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name() }
 
 // Do runs fn on the world's goroutine in the next Dispatch, and waits until fn has run.
 //

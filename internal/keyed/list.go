@@ -78,8 +78,13 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	case hasFloats(reflect.TypeFor[K]()):
 		return nil, fmt.Errorf("key type %v contains floats: a NaN key could never be found", reflect.TypeFor[K]())
 	}
+	plan.SetPath(0, itemPath("key", reflect.TypeFor[K]()))
+	plan.SetPath(1, itemPath("value", reflect.TypeFor[V]()))
 	return plan, nil
 }
+
+// itemPath returns what names a key or value of type t in errors. role is key or value.
+func itemPath(role string, t reflect.Type) string { return cmp.Or(t.Name(), role) }
 
 // checkBound returns an error if t, the type of a key or value, needs a bound, which it can only
 // have as a struct field with a tag.

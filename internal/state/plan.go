@@ -91,6 +91,10 @@ func (p *Plan) add(f reflect.StructField, reference reflect.Type) error {
 	return nil
 }
 
+// SetPath sets what names a field in errors. By default, it is the type of the struct and the name
+// of the field.
+func (p *Plan) SetPath(field int, path string) { p.fields[field].path = path }
+
 // encodeZero encodes the zero value, which is a Shadow's first content.
 func (p *Plan) encodeZero() (err error) {
 	zero := reflect.Zero(p.typ)

@@ -6,6 +6,9 @@ package tasks
 type Runner[C any] struct {
 	// Doing names the running function, for messages if it panics or is slow.
 	Doing Doing
+	// Last is the last function that During named and that has returned, for messages about a
+	// slow one, such as a constructor.
+	Last Doing
 	// Panicked is called when a function panics, while the stack of the panic can still be
 	// read. If it's nil, the panic continues.
 	Panicked func(conn C, doing Doing, recovered any)
@@ -81,6 +84,7 @@ func (r *Runner[C]) During(doing Doing, fn func()) {
 	r.Doing = doing
 	fn()
 	r.Doing = outer
+	r.Last = doing
 }
 
 // Catch must be deferred by whoever calls a function of the game. It recovers from a panic and

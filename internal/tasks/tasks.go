@@ -50,6 +50,14 @@ type Doing struct {
 	Of   fmt.Stringer
 }
 
+// Or returns d, or other if d says nothing.
+func (d Doing) Or(other Doing) Doing {
+	if d.Of == nil && d.What == "" {
+		return other
+	}
+	return d
+}
+
 func (d Doing) String() string {
 	switch {
 	case d.Of != nil:

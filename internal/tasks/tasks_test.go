@@ -184,3 +184,12 @@ func TestRunner(t *testing.T) {
 	r.Later("", Doing{}, func() { panic("boom") })
 	require.PanicsWithValue(t, "boom", r.RunTasks)
 }
+
+// TestLastIsWhatWasSlow: after a part of a function has returned, its name is still known.
+func TestLastIsWhatWasSlow(t *testing.T) {
+	var r Runner[int]
+	r.During(Doing{What: "the constructor"}, func() { require.Equal(t, "the constructor", r.Doing.String()) })
+	require.Equal(t, "a function of the game", r.Doing.String())
+	require.Equal(t, "the constructor", r.Doing.Or(r.Last).String())
+	require.Equal(t, "a handler", Doing{What: "a handler"}.Or(r.Last).String())
+}

@@ -48,8 +48,9 @@ type Handle[I any] struct {
 // those of several ticks, and is lost if any of its packets is lost.
 //
 // ticks is the number of simulation ticks per second, from 1 to 240. It is independent of the
-// rates of worlds and frames, but must be the same at both ends. New panics if ticks is out of
-// range, if the class has a kind of that name already, or if an I can never fit into a message.
+// rates of worlds and frames, but must be the same at both ends. Otherwise the handshake fails, as
+// one end lacks a method whose name says how many ticks the other has. New panics if ticks is out
+// of range, if the class has a kind of that name already, or if an I can never fit into a message.
 //
 // Every tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second. A
 // server with a higher rate must double Frame.Calls and Period.Calls of the profile's States.
@@ -59,7 +60,7 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 		panic(fmt.Sprintf("input: New(%q): %d ticks a second; must be 1 to %d", name, ticks, maxRate))
 	}
 	mustFit[I](name)
-	answerName := fmt.Sprintf("%sTimeLeftOf%dHz", name, ticks)
+	answerName := fmt.Sprintf("%sAnswersAt%dTicksASecond", name, ticks)
 	if extra := len(answerName) - len(name); len(name) > maxName-extra {
 		panic(fmt.Sprintf("input: New(%.20q…): name has %d bytes; the limit is %d", name, len(name), maxName-extra))
 	}

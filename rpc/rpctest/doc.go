@@ -93,7 +93,8 @@
 // rpc.Config.Emulation, in real time. QUIC's keep-alives and idle timeout are missing too, so when
 // a path is dark, the connection ends only if something is waiting for an answer.
 //
-// A game may use its normal config. The fields Sealed, NoJumbo, Emulation, IdleTimeout and
-// KeepAlive of rpc.Config have no effect here, nor does [rpc.World.SetEmulation]. The emulation is
-// set by [Run], [Network.Emulate] and [Network.EmulateOne].
+// A game may use its normal config. The fields Sealed, NoJumbo, Emulation and KeepAlive of
+// rpc.Config have no effect here, nor does [rpc.World.SetEmulation]. The emulation is set by [Run],
+// [Network.Emulate] and [Network.EmulateOne]. IdleTimeout is how long a connection waits for an
+// answer.
 package rpctest
