@@ -25,6 +25,15 @@ const (
 	// seem to be our doing.
 	restLoss, shortRestLoss = 0.002, 0.03
 
+	// For the losses of queues to count, at least the share restLoss of the packets must be lost,
+	// and minDelayed must have met a queue. A radio that fades delays and loses the same packets,
+	// but not as many.
+	minDelayed = 0.25
+
+	// If a sharing ended because nobody else needed the path, nothing counts as proved for
+	// alonePause times as long as it took. That doubles each time, up to maxDoublings times.
+	alonePause = 2
+
 	// clearQueue is a queue at which CoDel drops nothing, a little below its target of 5 ms (RFC
 	// 8289, section 3.2).
 	clearQueue = 4 * time.Millisecond
@@ -42,6 +51,8 @@ const (
 // slowly for that, but it drops none of the packets that meet no queue.
 type blame struct {
 	began  instant // when the first comparison was made; 0 = none yet
+	next   instant // earliest time of the next proof
+	alone  int     // how many sharings on this path ended because nobody else needed it
 	looks  float64 // evidence from looks
 	queues float64 // evidence from queues
 
@@ -66,10 +77,10 @@ func (b *blame) compare(t instant, l *look) (proved bool) {
 		b.began = t
 	}
 	b.looks = max(b.looks+lookEvidence(l)-forgotten, 0)
-	b.queues = max(b.queues+evidence(b.delayed, b.clear)-forgotten, 0)
+	b.queues = max(b.queues+b.queueEvidence()-forgotten, 0)
 	l.outcome, l.payback, l.rest = tally{}, tally{}, tally{}
 	b.clear, b.delayed = tally{}, tally{}
-	return max(b.looks, b.queues) >= proof && t-b.began >= firstBlame
+	return max(b.looks, b.queues) >= proof && t >= max(b.next, b.began+firstBlame)
 }
 
 // lookEvidence returns the evidence of a look.
@@ -83,6 +94,24 @@ func lookEvidence(l *look) float64 {
 		return min(shown, 0)
 	}
 	return shown
+}
+
+// queueEvidence returns the evidence of the queues that packets have met.
+func (b *blame) queueEvidence() float64 {
+	shown := evidence(b.delayed, b.clear)
+	all := b.clear
+	all.add(b.delayed)
+	if all.share() < restLoss || float64(b.delayed.count()) < minDelayed*float64(all.count()) {
+		return min(shown, 0)
+	}
+	return shown
+}
+
+// sharedAlone is called when a sharing of the given length ends because nobody else needed the
+// path.
+func (b *blame) sharedAlone(t instant, took time.Duration) {
+	b.next = t + alonePause*took<<min(b.alone, maxDoublings)
+	b.alone++
 }
 
 // evidence returns what the fates of two groups of packets show: a positive number if the suspects

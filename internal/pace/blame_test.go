@@ -78,6 +78,15 @@ func TestQueuesProveWhoseLossesTheyAre(t *testing.T) {
 	}
 	require.Equal(t, 3, seconds)
 
+	// A radio that fades delays and loses the same packets.
+	b = blame{}
+	for range 100 {
+		b.at(0).acked += 900
+		b.at(20 * ms).acked += 100
+		b.at(20 * ms).lost += 20
+		require.False(t, compared(&b, &now, look{}))
+	}
+
 	b = blame{}
 	for range 100 {
 		b.at(0).acked += 300

@@ -124,7 +124,7 @@ func (s *sharing) exceeds(now tally) bool {
 // enterSharing enters Compete after looks or queues have proved that losses are our doing, so the
 // path drops packets instead of queueing them.
 func (c *Controller) enterSharing(t instant) {
-	c.blame = blame{} // its evidence has been used
+	c.blame = blame{alone: c.blame.alone} // its evidence has been used
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
@@ -155,6 +155,8 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 		c.competition.sharing = sharing{} // the path has a queue after all
 	case c.competition.sharing.surging:
 		c.stepSurge(t)
+	case c.sharesWithNobody():
+		c.stopSharing(t)
 	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
 		c.cutWindow(t)
@@ -165,6 +167,22 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	case ended:
 		c.competition.window += additive * float64(c.cfg.Packet)
 	}
+}
+
+// sharesWithNobody reports whether the window has come back to the whole path after a cut, so that
+// nobody else needs it. If somebody did, he would have taken what the cut left.
+func (c *Controller) sharesWithNobody() bool {
+	k := &c.competition
+	back := k.sharing.wasCut && k.window >= wholePath*k.sharing.first && ownsPath(k.rate(c.delay.smoothed), c.fastest)
+	return back && !k.sharing.byFlood
+}
+
+// stopSharing goes on as before the sharing, which nobody else needed.
+func (c *Controller) stopSharing(t instant) {
+	c.competition.seen = 0
+	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
+	c.blame.sharedAlone(t, t-c.competition.began)
+	c.enter(Cruise, t)
 }
 
 // surgeDue reports whether a surge is due and we know what is usually lost without one.
@@ -182,7 +200,7 @@ func (c *Controller) beginSurge(t instant) {
 	s.surging = true
 	s.base = c.competition.window
 	s.usual = s.stretch.now()
-	s.goal = max(s.first, minGoal*s.base)
+	s.goal = max(wholePath*s.first, minGoal*s.base)
 	if s.proofs > 0 {
 		c.surge(t, s.goal)
 	} else {

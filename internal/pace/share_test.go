@@ -189,7 +189,19 @@ func TestSharingAlone(t *testing.T) {
 	s.competition.window = 100e3
 	s.cutWindow(s.t)
 	require.EqualValues(t, aloneMultiplicative*100e3, s.competition.window)
+	require.False(t, s.sharesWithNobody())
+	s.competition.window = 100e3
+	require.True(t, s.sharesWithNobody())
+	s.stopSharing(s.t + 3*time.Second)
+	require.Equal(t, Cruise, s.state)
+	require.EqualValues(t, s.t+9*time.Second, s.blame.next, "twice as long as it took")
+	s.enterSharing(s.t + 20*time.Second)
+	s.stopSharing(s.t + 23*time.Second)
+	require.EqualValues(t, s.t+35*time.Second, s.blame.next)
+
+	s = newSharer(func(float64) int { return 0 })
 	s.fastest = 4e6
+	s.competition.window = aloneMultiplicative * 100e3
 	s.cutWindow(s.t)
 	require.EqualValues(t, sharingMultiplicative*aloneMultiplicative*100e3, s.competition.window)
 }
