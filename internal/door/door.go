@@ -149,8 +149,8 @@ func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (s *Slot
 
 // Admit admits a connection and begins to count it. s is the slot that the client got from Arrive,
 // or nil if its carrier has no Arrive, in which case the client gets a slot now. Admit calls enter
-// last, with evicted, to reserve whatever else the connection needs. evicted may have freed that, so
-// enter should count it as free: if it refuses, the eviction was in vain.
+// last, with evicted, to reserve whatever else the connection needs. evicted may have freed that,
+// so enter should count it as free: if it refuses, the eviction was in vain.
 //
 // The caller must close evicted unless it's nil, even if the connection itself is refused. A
 // connection that is refused leaves its slot.

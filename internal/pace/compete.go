@@ -129,19 +129,20 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 // cutWindow shrinks the window. This answers all losses of packets sent so far.
 func (c *Controller) cutWindow(t instant) {
 	c.saveUndo(t, 1)
-	c.competition.window = max(c.competition.window*c.remaining(), minCompeteWindow*float64(c.cfg.Packet))
-	c.competition.cut = t
-	c.competition.sharing.wasCut = true
+	k := &c.competition
+	k.window = max(k.window*k.remaining(c.delay.smoothed, c.fastest), minCompeteWindow*float64(c.cfg.Packet))
+	k.cut = t
+	k.sharing.wasCut = true
 }
 
-// remaining returns the part of the window that remains after a loss. While sharing, the first cut
+// remaining returns the part of the window that remains after a loss. trip is the length of a round
+// trip, and fastest the highest rate that we ever had on the path. While sharing, the first cut
 // answers the losses that showed what kind of path it is, so it is always a half.
-func (c *Controller) remaining() float64 {
-	s := &c.competition.sharing
+func (k *competition) remaining(trip time.Duration, fastest float64) float64 {
 	switch {
-	case !s.on:
+	case !k.sharing.on:
 		return multiplicative
-	case s.wasCut && ownsPath(c.competition.rate(c.delay.smoothed), c.fastest):
+	case k.sharing.wasCut && ownsPath(k.rate(trip), fastest):
 		return aloneMultiplicative
 	}
 	return sharingMultiplicative
