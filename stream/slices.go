@@ -83,18 +83,14 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
 
 // startUsage measures the usage anew if, since it was started last, a chunk has begun to arrive
-// while no other was incomplete and nothing had arrived for an idleTime. The peer is again assumed
-// to use all of its credit until another idleTime has passed. A shorter pause excuses nothing, or a
-// peer that completes a small chunk now and then could hold far more than that for good.
+// while no other was incomplete. The connection may have been idle for long before that, so the
+// peer is again assumed to use all of its credit until an idleTime has passed.
 //
 // receive calls it too, before it counts what has arrived. If only takeBack did, the first search
 // for memory in a minute would forget all that a busy peer has completed, and close its connection.
 func (s *sliceRoute) startUsage(since time.Time) {
-	if !since.After(s.started) {
-		return
-	}
-	s.started = since
-	if since.Sub(s.usage.lastArrival) >= idleTime {
+	if since.After(s.started) {
+		s.started = since
 		s.usage = newUsage(since, s.received)
 	}
 }

@@ -370,29 +370,6 @@ func TestABusyPeerIsNotStuck(t *testing.T) {
 	})
 }
 
-// TestASmallChunkNowAndThenExcusesNothing: it once began the measurement anew each time.
-func TestASmallChunkNowAndThenExcusesNothing(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
-		h := newHostile(n.server.peer, nil)
-		var last [][]byte // completes the chunk that has begun
-		stuck := false
-		for i := uint16(0); i < 6 && !stuck; i++ {
-			n.do(n.server.world, func() {
-				h.sends(last...)
-				chunk := h.late(i, 1500)
-				h.sends(chunk[0])
-				last = chunk[1:]
-				for k := range uint16(50) { // and these are never completed
-					h.sends(h.late(1000+50*i+k, 1500)[0])
-				}
-			})
-			time.Sleep(idleTime - time.Second)
-			n.do(n.server.world, func() { _, stuck = h.receiver.takeBack(time.Now()) })
-		}
-		require.True(n, stuck)
-	})
-}
-
 // TestUsageIsForgottenInTime: bytes count for at most two idleTimes, however late and however often
 // the usage is measured, and for one if nothing follows them.
 func TestUsageIsForgottenInTime(t *testing.T) {
