@@ -108,15 +108,15 @@ func (c *credit) nextLimit(
 const idleTime = 30 * time.Second
 
 // A usage measures how much of its credit a sender really uses. It counts the bytes that have
-// arrived in order within the last one to two idleTimes, but none if nothing has arrived for an
-// idleTime. Until the first idleTime has passed, the sender is assumed to use all of its credit.
+// arrived in order within the last one to two idleTimes. Until the first idleTime has passed, the
+// sender is assumed to use all of its credit.
 //
 // The usage of a transfer is guarded by incoming.mu. The usage of a sliceRoute is only used on the
 // world's goroutine.
 type usage struct {
 	lastArrival time.Time // when something last arrived in order, or when the transfer began
 
-	// Bytes are counted in two windows of one idleTime each.
+	// Bytes are counted in two windows of at least one idleTime each.
 	windowStart time.Time // when the current window began
 	startOffset int64     // offset at which the content in order ended at that time
 	previous    int64     // bytes that arrived in the previous window; huge if there was none
@@ -139,9 +139,6 @@ func (u *usage) move(now time.Time, from, to int64) {
 // content in order ends.
 func (u *usage) measure(now time.Time, end int64) int64 {
 	u.rollWindow(now, end)
-	if now.Sub(u.lastArrival) >= idleTime {
-		return 0
-	}
 	return u.previous + end - u.startOffset
 }
 
@@ -151,15 +148,14 @@ func (u *usage) rollWindow(now time.Time, end int64) {
 	if lasted < idleTime {
 		return
 	}
-	// All bytes arrived in the window's first idleTime, because a later arrival would have ended
-	// the window. So the next window began right after that, however late we look.
 	u.previous = end - u.startOffset
-	u.windowStart = u.windowStart.Add(idleTime)
-	u.startOffset = end
-	if lasted >= 2*idleTime { // the bytes are too old to count
+	if lasted >= 2*idleTime {
+		// All of these bytes arrived in the window's first idleTime, because a later arrival would
+		// have ended the window. They are too old to count.
 		u.previous = 0
-		u.windowStart = now
 	}
+	u.windowStart = now
+	u.startOffset = end
 }
 
 // An allowance is a transfer's flow control at the sender. It tracks how much of the content the

@@ -103,29 +103,6 @@ func (h *hostile) slice(id uint16, count int) {
 	})
 }
 
-// late returns the datagrams of a chunk with a part of a transfer that has ended.
-func (h *hostile) late(id uint16, size int) (datagrams [][]byte) {
-	h.receiver.lastHeader = max(h.receiver.lastHeader, 1)
-	message := append(appendPartHeader(nil, part{id: 1, offset: 1, data: make([]byte, size)}), make([]byte, size)...)
-	format := chunk.Config{SliceSize: slices.Size}
-	count := (len(message) + slices.Size - 1) / slices.Size
-	for i := range count {
-		data := message[i*slices.Size : min((i+1)*slices.Size, len(message))]
-		s := chunk.Slice{ChunkID: id, Index: i, Count: count, Data: data}
-		datagrams = append(datagrams, format.AppendSlice([]byte{sliceProtocol}, s))
-	}
-	return datagrams
-}
-
-// sends delivers datagrams of slices.
-func (h *hostile) sends(datagrams ...[]byte) {
-	extend.Drive(h.conn, func() {
-		for _, d := range datagrams {
-			_ = h.slices.link.Receive(time.Now(), d)
-		}
-	})
-}
-
 // What WIRE.md says of repair slices.
 const (
 	repairProtocol = 0x04
@@ -344,50 +321,31 @@ type siege struct {
 	streams *Streams
 	worlds  []*rpc.World
 	peers   []*hostile
-	random  *rand.Rand
 }
 
 func newSiege(t *testing.T, config Config, peers int) *siege {
-	world, s := newWorld(t, rpc.Config{MaxConnsPerAddress: -1}, config)
-	n := &siege{network: &network{T: t, drove: make(chan struct{}, 200)}, world: world, streams: s, worlds: []*rpc.World{world}}
+	world, s := newWorld(t, rpc.Config{}, config)
+	n := &siege{network: &network{T: t, drove: make(chan struct{}, 2*peers)}, world: world, streams: s, worlds: []*rpc.World{world}}
 	n.ctx, n.cancel = t.Context(), func() {}
 	n.joined = make(chan *rpc.Conn, 1)
 	world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
 	go n.drive(world)
-	n.random = testkit.Rand(t)
+	random := testkit.Rand(t)
 	for range peers {
-		n.addHostile(n.join())
+		near, peer := n.join()
+		n.deafen(peer.conn.World(), peer)
+		n.peers = append(n.peers, newHostile(s.Peer(near), random))
 	}
 	return n
 }
 
-// addHostile makes a client that has joined a hostile peer.
-func (n *siege) addHostile(near *rpc.Conn, peer *Peer) {
-	n.deafen(peer.conn.World(), peer)
-	n.peers = append(n.peers, newHostile(n.streams.Peer(near), n.random))
-}
-
 // join adds a client.
 func (n *siege) join() (near *rpc.Conn, peer *Peer) {
-	a, b := linktest.Pipe()
-	return n.joinOver(plug{a}, plug{b})
-}
-
-// joinFrom adds a client with an address.
-func (n *siege) joinFrom(ip net.IP) (near *rpc.Conn, peer *Peer) {
-	a, b := linktest.Pipe()
-	return n.joinOver(addressed{plug{a}, &net.UDPAddr{IP: ip, Port: 1000 + len(n.worlds)}}, plug{b})
-}
-
-func (n *siege) joinOver(here, there rpc.Carrier) (near *rpc.Conn, peer *Peer) {
 	client, streams := newWorld(n.T, rpc.Config{}, Config{})
 	n.worlds = append(n.worlds, client)
 	go n.drive(client)
-	_, err := n.world.Attach(here)
-	require.NoError(n, err)
-	far, err := client.Connect(n.ctx, there)
-	require.NoError(n, err)
-	return <-n.joined, streams.Peer(far)
+	near, far := n.attach(n.world, client)
+	return near, streams.Peer(far)
 }
 
 // attack has every hostile peer do something, which is legal.
@@ -629,13 +587,29 @@ func (h *hostile) drip(at int64) {
 // gets the memory of a stuck one, although there is some left for others.
 func TestStuckTransfersOfOneParty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSiege(t, Config{MaxMemory: 16 << 20}, 0)
-		world, s := n.world, n.streams
-		join := func() (*rpc.Conn, *Peer) { return n.joinFrom(net.IPv4(192, 0, 2, 1)) }
+		world, s := newWorld(t, rpc.Config{MaxConnsPerAddress: -1}, Config{MaxMemory: 16 << 20})
+		n := &siege{network: &network{T: t, drove: make(chan struct{}, 200)}, world: world, streams: s, worlds: []*rpc.World{world}}
+		n.ctx, n.cancel = t.Context(), func() {}
+		n.joined = make(chan *rpc.Conn, 1)
+		world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
+		go n.drive(world)
+		join := func() (*rpc.Conn, *Peer) {
+			client, streams := newWorld(t, rpc.Config{}, Config{})
+			n.worlds = append(n.worlds, client)
+			go n.drive(client)
+			a, b := linktest.Pipe()
+			_, err := world.Attach(addressed{plug{a}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1000 + len(n.worlds)}})
+			require.NoError(t, err)
+			far, err := client.Connect(t.Context(), plug{b})
+			require.NoError(t, err)
+			return <-n.joined, streams.Peer(far)
+		}
 		save.Handle(s, func(*IncomingBlob) {})
 		got := n.take()
 		for range 60 {
-			n.addHostile(join())
+			near, peer := join()
+			n.deafen(peer.conn.World(), peer)
+			n.peers = append(n.peers, newHostile(s.Peer(near), nil))
 		}
 		n.attack(func(_ int, h *hostile) {
 			for range 4 {

@@ -206,12 +206,12 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
-// waitsForSender reports whether only the sender can advance the transfer, because its header
-// hasn't arrived or because neither the writer nor the application has anything left to do. The
-// caller holds mu.
+// waitsForSender reports whether only the sender can advance the transfer, because neither the
+// writer nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
+	senderMayGoOn := in.answer.replied || !in.known
 	nothingQueued := len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
-	return !in.finished && (!in.known || in.answer.replied && nothingQueued)
+	return !in.finished && senderMayGoOn && nothingQueued
 }
 
 // takeBack implements holder. It gives back memory that was promised for credit that the sender
@@ -244,7 +244,7 @@ func (in *incoming) chargedBytes() int64 {
 
 // owner implements holder.
 func (in *incoming) owner() (conn *rpc.Conn, holds bool) {
-	return in.peer.conn, in.chargedBytes() > in.records
+	return in.peer.conn, in.chargedBytes() > incomingBytes
 }
 
 // evict implements holder. It ends the transfer because other transfers need its memory.

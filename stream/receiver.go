@@ -197,7 +197,7 @@ func (r *receiver) open(in *incoming, now time.Time) opening {
 
 // openWaiting opens the transfers that are waiting for memory, in order, until memory runs out.
 //
-// It refuses a transfer that has waited for maxWait if no waiting transfer from any peer could be
+// It refuses a transfer that has waited for idleTime if no waiting transfer from any peer could be
 // opened in that time, because memory is then unlikely to be freed soon.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.streams
@@ -212,7 +212,7 @@ func (r *receiver) openWaiting(now time.Time) {
 			}
 		case mustWait:
 			waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
-			if waited < maxWait {
+			if waited < idleTime {
 				// Headers are answered in order, so the transfers after this one have to wait too.
 				r.memoryAlarm.set(r.peer, memoryPause)
 				return
@@ -221,10 +221,6 @@ func (r *receiver) openWaiting(now time.Time) {
 		}
 	}
 }
-
-// maxWait exceeds idleTime by a few searchPauses, so that whoever was idle when a transfer began to
-// wait is found to be stuck before the transfer is refused.
-const maxWait = idleTime + 500*time.Millisecond
 
 // memoryPause is the maximum time between two attempts to open a transfer that is waiting for
 // memory. It adds little to the wait, which usually lasts until another transfer has ended.
@@ -340,19 +336,18 @@ func (r *receiver) promiseCredit(in *incoming, now time.Time) (ahead int64, ok b
 	return ahead, true
 }
 
+// idleChunks is the amount of memory that the slice machine may hold for a connection on which no
+// chunk is ever completed. (The machine, in package internal/slices, is the state machine that cuts
+// chunks into slices and reassembles them.) The machine's records alone need less.
+const idleChunks = 4 * minPending
+
 // takeBack implements holder. The receiver is over its limit if its slice machine holds more than
-// the peer has recently sent through the machine. (The machine, in package internal/slices, is the
-// state machine that cuts chunks into slices and reassembles them.) No amount is too small to count
-// because, in a small world, a reserve for a few slices may be a tenth of all memory. takeBack then
-// frees the repair slices, which are redundant and only replace lost slices. If the receiver is
-// still over its limit, it's stuck.
+// idleChunks and more than the peer has recently sent through the machine. takeBack then frees the
+// repair slices, which are redundant and only replace lost slices. If the receiver is still over
+// its limit, it's stuck.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
-	if r.sliceMemory() <= machineBytes { // as for a connection between two transfers
-		return since, false
-	}
 	s := r.peer.slices
-	s.startUsage(s.holdsSince())
-	overLimit := func() bool { return r.sliceMemory() > max(machineBytes, s.usage.measure(now, s.received)) }
+	overLimit := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.measure(now, s.received)) }
 	if !overLimit() {
 		return since, false
 	}

@@ -105,12 +105,10 @@ func (r *reclaimer) tryEvict(h holder, now time.Time) (evicted bool) {
 	return stuck
 }
 
-// crowded reports whether less memory is free than a connection may always use or, if that is less,
-// a quarter of the memory, but at least what a transfer needs to begin.
+// crowded reports whether less memory is free than the amount that a connection may always use.
 func (r *reclaimer) crowded() bool {
 	config := &r.streams.config
-	enough := max(config.maxMemory()/4, transferBytes)
-	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, enough)
+	return r.streams.memory.Free() < min(config.terms(config.early()).Floor, config.maxMemory()/4)
 }
 
 // searchIfDue searches unless the results of the last search can still be used.

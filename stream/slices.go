@@ -25,7 +25,6 @@ type sliceRoute struct {
 	// What arrived through the machine, to judge how much memory it needs.
 	received int64 // bytes of messages
 	usage    usage
-	started  time.Time // when startUsage last started usage; zero if it hasn't
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -82,34 +81,13 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 // They are dispensable, since the peer resends whatever they would have restored.
 func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
 
-// startUsage measures the usage anew if, since it was started last, a chunk has begun to arrive
-// while no other was incomplete. The connection may have been idle for long before that, so the
-// peer is again assumed to use all of its credit until an idleTime has passed.
-//
-// receive calls it too, before it counts what has arrived. If only takeBack did, the first search
-// for memory in a minute would forget all that a busy peer has completed, and close its connection.
-func (s *sliceRoute) startUsage(since time.Time) {
-	if since.After(s.started) {
-		s.started = since
-		s.usage = newUsage(since, s.received)
-	}
-}
-
-// holdsSince returns when a chunk last began to arrive while no other was incomplete.
-func (s *sliceRoute) holdsSince() (since time.Time) {
-	extend.Drive(s.conn, func() { since = s.link.HoldsSince() })
-	return since
-}
-
 // receive calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) receive(handle func(message []byte)) {
 	if !s.link.woken.Swap(false) {
 		return // as in most ticks, which then needn't lock the link
 	}
 	var batch [][]byte
-	var since time.Time
-	extend.Drive(s.conn, func() { batch, since = s.link.Take(), s.link.HoldsSince() })
-	s.startUsage(since)
+	extend.Drive(s.conn, func() { batch = s.link.Take() })
 	for _, message := range batch {
 		before := s.received
 		s.received += int64(len(message))
@@ -134,11 +112,8 @@ const (
 	largestPartSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
 	// allocationPage is the unit of large allocations in the Go runtime.
 	allocationPage = 8192
-	// machineBytes is the memory that a slice machine keeps, once something has arrived, until the
-	// connection ends.
-	machineBytes = slices.ReceiverBytes
 	// recordsBytes is the memory for the records of a slice machine while it receives.
-	recordsBytes = machineBytes + slices.RecordsBytes
+	recordsBytes = slices.ReceiverBytes + slices.RecordsBytes
 	// goOnBytes is the memory that a transfer needs to make progress: enough for the chunk that
 	// its content is waiting for, and for the machine's records.
 	goOnBytes = (largestPartSlices*slices.Size+allocationPage-1)/allocationPage*allocationPage + recordsBytes
