@@ -54,8 +54,8 @@ const (
 )
 
 // A sharing is a competition on a path that drops packets instead of queueing them. Its window
-// grows and shrinks as in New Reno. It goes on whether or not there are other flows, because
-// without a queue we can't tell.
+// grows and shrinks as in New Reno. Without a queue we can't see whether there are other flows, but
+// there are none if the window comes back to the whole path after a loss.
 //
 // Since random losses would keep that window small forever, we try a surge from time to time, which
 // keeps doubling the window. Losses that we or others cause then increase, but random ones don't.

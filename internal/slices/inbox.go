@@ -17,10 +17,9 @@ type inbox struct {
 	memory     chunkMemory
 	acks       ackTimer
 	restorer   restorer
-	next       uint16    // ID of the next chunk to be delivered
-	incomplete int       // number of chunks that have some of their slices, but not all
-	begun      time.Time // when incomplete was last raised from 0
-	messages   [][]byte  // complete messages that haven't been taken yet, in order
+	next       uint16   // ID of the next chunk to be delivered
+	incomplete int      // number of chunks that have some of their slices, but not all
+	messages   [][]byte // complete messages that haven't been taken yet, in order
 
 	refused, malformed uint64 // see Stats
 }
@@ -102,9 +101,6 @@ func (in *inbox) insert(now time.Time, s chunk.Slice) {
 		// The slice needs no more memory: its chunk has begun to arrive, or we no longer want it.
 		in.memory.insert(now, s)
 	} else if in.insertFirst(now, s) {
-		if in.incomplete == 0 {
-			in.begun = now
-		}
 		in.incomplete++
 	} else {
 		in.refused++

@@ -477,9 +477,6 @@ func (m *Machine) Release(message []byte) { m.in.release(message) }
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.recycle(messages) }
 
-// HoldsSince returns when a chunk last began to arrive while no other chunk was incomplete.
-func (m *Machine) HoldsSince() time.Time { return m.in.begun }
-
 // DropRepairs frees the repair slices that are waiting for other slices from their chunk. The peer
 // will have to resend the slices that they might have restored.
 func (m *Machine) DropRepairs() { m.in.dropRepairs() }
