@@ -89,7 +89,7 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 func TestRandomLossInJitter(t *testing.T) {
 	dice, c := testkit.Rand(t), new(congestion)
 	var missing []instant
-	const packets = 20_000
+	const packets = 100_000
 	learnt := 0.0 // at each packet, added up
 	for i := range packets {
 		at := instant(1+i) * ms / 4
