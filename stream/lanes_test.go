@@ -259,13 +259,15 @@ func TestLanesOfSmallBuffers(t *testing.T) {
 // while less than half of its reliable buffer is outstanding.
 func TestWhatALaneCarries(t *testing.T) {
 	wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}
-	for entries, carried := range map[int]int{8: 5_500, 256: 165_000} {
+	for entries, carried := range map[int]float64{8: 5_500, 256: 165_000} {
 		config := rpc.Config{Bunch: bunch.Config{ReliableBuffer: entries}}
 		inNetwork(t, setup{via: Window{Lanes: 1}, delay: 25 * time.Millisecond, path: wide, rpc: config}, func(n *network) {
-			got := collect(n.client.streams)
+			got, start := collect(n.client.streams), time.Now()
 			require.NoError(n, n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx))
+			perRoundTrip := (1 << 20) / (time.Since(start).Seconds() / wide.SmoothedRTT.Seconds())
 			require.NoError(n, (<-got).err)
-			require.Equal(n, carried, n.server.peer.Stats().PeakOut*bunch.EntryBytes)
+			require.LessOrEqual(n, perRoundTrip, carried)
+			require.Greater(n, perRoundTrip, 0.75*carried) // the transfer's begin and end take time too
 		})
 	}
 }
