@@ -185,7 +185,9 @@ func (s *sweep) stream(t *testing.T, limit time.Duration) (took time.Duration) {
 func (s *sweep) quiver(t *testing.T, via Backend, sealed bool, limit time.Duration) (took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(s.there, s.back)
-		l, leave := joinQUIC(t, near, far, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {})
+		// The minute lets quic-go try for 30 s, as a path may lose ten packets in a row.
+		config := rpc.Config{Sealed: sealed, HelloTimeout: time.Minute, HandshakeTimeout: time.Minute}
+		l, leave := joinQUIC(t, near, far, config, func(server, client *rpc.World) {})
 		time.Sleep(2 * time.Second)
 		arrived := make(chan error, 1)
 		save.Handle(l.server, func(in *IncomingBlob) {
