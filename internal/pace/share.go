@@ -66,6 +66,7 @@ type sharing struct {
 	next    instant       // earliest time for the next surge
 	rest    time.Duration // from the last surge to the next
 	proofs  int           // surges in a row that proved losses random
+	failed  bool          // a surge has failed since it began
 	wasCut  bool          // losses have cut the window since it began
 	stretch stretch       // since the last surge, or since the last step of this one
 
@@ -156,7 +157,8 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	case c.competition.sharing.surging:
 		c.stepSurge(t)
 	case c.sharesWithNobody():
-		c.stopSharing(t)
+		c.competition.seen = 0
+		c.stopSharing(t, true)
 	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
 		c.cutWindow(t)
@@ -177,11 +179,12 @@ func (c *Controller) sharesWithNobody() bool {
 	return back && !k.sharing.byFlood
 }
 
-// stopSharing goes on as before the sharing, which nobody else needed.
-func (c *Controller) stopSharing(t instant) {
-	c.competition.seen = 0
+// stopSharing goes on as before the sharing. alone is whether nobody else needed the path.
+func (c *Controller) stopSharing(t instant, alone bool) {
+	if alone {
+		c.blame.sharedAlone(t, t-c.competition.began)
+	}
 	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
-	c.blame.sharedAlone(t, t-c.competition.began)
 	c.enter(Cruise, t)
 }
 
@@ -229,6 +232,7 @@ func (c *Controller) stepSurge(t instant) {
 		// The surge fails. Go back to the last window without such losses, and answer them.
 		c.competition.window = s.before
 		s.proofs = 0
+		s.failed = true
 		c.cutWindow(t)
 		c.delaySurge(t, min(2*s.rest, maxRest))
 	case now.count() < plentyPackets:
@@ -265,7 +269,8 @@ func (c *Controller) endSurge(t instant) {
 		c.delaySurge(t, 0)
 		return
 	}
-	// The losses are random, so stop sharing and go on as before.
-	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
-	c.enter(Cruise, t)
+
+	// The losses are random. Beside others, two surges may seem to show that by chance, but rarely
+	// the first two.
+	c.stopSharing(t, !s.failed)
 }

@@ -59,6 +59,19 @@ func TestSurgesShowRandomLosses(t *testing.T) {
 	require.InDelta(t, wholePath*2e6, s.Estimate(), 1e5)
 }
 
+// If no surge has failed, nobody else seems to need the path, so nothing counts as proved for some
+// time. Beside others, two surges in a row may show by chance that losses are random.
+func TestSurgesShowThatWeAreAlone(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		s := newSharer(func(float64) int { return 2 })
+		s.competition.window = 8e3
+		s.competition.sharing.failed = failed
+		s.rounds(20 * time.Second)
+		require.Equal(t, Cruise, s.state)
+		require.Equal(t, !failed, s.blame.next > s.t+5*time.Second)
+	}
+}
+
 // If more is lost when the window grows, others need the path.
 func TestSurgeThatFails(t *testing.T) {
 	s := newSharer(func(window float64) int { return 1 + max(0, int(window)-60) })
@@ -67,6 +80,7 @@ func TestSurgeThatFails(t *testing.T) {
 	require.Equal(t, Compete, s.state)
 	require.Equal(t, maxRest, s.competition.sharing.rest)
 	require.Zero(t, s.competition.sharing.proofs)
+	require.True(t, s.competition.sharing.failed)
 }
 
 // If others leave the path just as a surge begins, its losses may seem random.
@@ -193,11 +207,11 @@ func TestSharingAlone(t *testing.T) {
 	require.False(t, s.sharesWithNobody())
 	s.competition.window = 100e3
 	require.True(t, s.sharesWithNobody())
-	s.stopSharing(s.t + 3*time.Second)
+	s.stopSharing(s.t+3*time.Second, true)
 	require.Equal(t, Cruise, s.state)
 	require.EqualValues(t, s.t+9*time.Second, s.blame.next, "twice as long as it took")
 	s.enterSharing(s.t + 20*time.Second)
-	s.stopSharing(s.t + 23*time.Second)
+	s.stopSharing(s.t+23*time.Second, true)
 	require.EqualValues(t, s.t+35*time.Second, s.blame.next)
 
 	s = newSharer(func(float64) int { return 0 })
