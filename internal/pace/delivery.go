@@ -188,10 +188,7 @@ func (d *delivery) oldest() int { return max(d.begin, d.curve.next-ringSize) }
 // all is how many bytes of the flight arrived, including those of the first point, which the slope
 // omits.
 func (d *delivery) flight(minBytes int, pause time.Duration) (s slope, all int, ok bool) {
-	first := d.curve.next - 1
-	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
-		first--
-	}
+	first := d.resumed()
 	if d.curve.next-first < 2 {
 		return slope{}, 0, false
 	}
@@ -200,6 +197,30 @@ func (d *delivery) flight(minBytes int, pause time.Duration) (s slope, all int, 
 		all -= int(d.point(first - 1).bytes)
 	}
 	return d.slope(d.point(first), d.point(d.beforePause(first, minBytes, pause))), all, true
+}
+
+// resumed returns the number of the first point since we last had nothing to send.
+func (d *delivery) resumed() int {
+	first := d.curve.next - 1
+	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
+		first--
+	}
+	return first
+}
+
+// opening returns the slope of the packets of the newest flight that were sent until last, and the
+// number of its points. That is 0 until the last of them, or one sent later, has arrived.
+func (d *delivery) opening(last instant) (s slope, points int) {
+	newest := d.curve.next - 1
+	if newest < d.oldest() || d.point(newest).sent < last {
+		return slope{}, 0
+	}
+	first := d.resumed()
+	end := first
+	for end < newest && d.point(end+1).sent <= last {
+		end++
+	}
+	return d.slope(d.point(first), d.point(end)), end - first + 1
 }
 
 // beforePause returns the number of the last point before our first pause in sending, not counting

@@ -9,7 +9,8 @@
 // higher rate, and then drains the queue that the trial built up.
 //
 // A connection starts at the rate that a train of packets showed (see [Train]) or, without one,
-// with 32 packets in the first round trip. A long transfer begins with a short flight, whose
+// with 32 packets in the first round trip. If the train showed less than that, the first flight
+// begins with another, shorter train (opening). A long transfer begins with a short flight, whose
 // arrival shows whether other flows already fill the path. If they do, the controller takes only
 // the rate that they leave unused.
 //

@@ -45,7 +45,7 @@ func (c *Controller) Blocked(now time.Time) {
 		if c.rates.value() == 0 {
 			return
 		}
-		c.dropHint()
+		c.start.dropHint(c.rates.value())
 		c.enter(Drain, t)
 	case Cruise, Up:
 		c.enter(Drain, t)

@@ -59,6 +59,7 @@ func (c *Controller) beginStart(t instant, rate float64) {
 	c.start.hint = rate
 	c.start.careful = rate > 0
 	c.start.crowd = 1
+	c.start.opening = opening{}
 	c.start.grew(0)
 	if c.delay.rtt.known {
 		c.delay.guess = 0
@@ -83,7 +84,11 @@ func (c *Controller) Rate() float64 {
 		return startGain * c.assumedRate()
 	}
 	if c.start.careful || c.start.hint > 0 && c.starters > 1 {
-		return max(c.partOf(c.Estimate()), minRate)
+		rate := max(c.partOf(c.Estimate()), minRate)
+		if c.opens() {
+			return openingGain * rate
+		}
+		return rate
 	}
 	return max(c.gain()*c.Estimate(), minRate)
 }

@@ -156,6 +156,9 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
+	if c.start.careful {
+		c.noteOpening(t, size)
+	}
 	if !c.start.tried {
 		enough := trial(c.Window(), c.cfg.Packet, c.waiting > 0)
 		if c.start.try(t, c.delivery.ranDry, inFlight+size, enough) {
@@ -169,6 +172,24 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	s.look = c.lookMark()
 	s.limited = s.limited || c.state == Dip || c.gain() < 1
 	return s
+}
+
+// opens reports whether the next packet belongs to the opening of a first flight. There is one only
+// if the train showed less than the rate at which an unknown path begins.
+func (c *Controller) opens() bool {
+	s := &c.start
+	small := s.hint*c.delay.base().Seconds() < c.unknown()*float64(c.cfg.Packet)
+	return s.careful && small && !s.opening.over() && c.starters <= 1 && c.waiting > 0
+}
+
+// noteOpening is called when a packet of a careful first flight is sent. After the opening, the
+// pacer waits until the path has had time for it.
+func (c *Controller) noteOpening(t instant, size int) {
+	o, opens := &c.start.opening, c.opens()
+	o.packetSent(t, c.delivery.ranDry, size)
+	if opens && o.over() {
+		c.pacer.next = max(c.pacer.next, o.began+sendTime(o.bytes, c.Rate()))
+	}
 }
 
 // Played records that play (the game's own traffic) was sent. Looks (trials of a higher rate) are
@@ -481,7 +502,7 @@ func (c *Controller) endByLoss(t instant) {
 		// none, a few looks will regain the rest.
 		c.start.gaveUp = t
 		c.start.answered = t
-		c.dropHint()
+		c.start.dropHint(c.rates.value())
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
 	}

@@ -50,6 +50,7 @@ type start struct {
 	spread  time.Duration // if not, how long they took; that much of a queue may be jitter
 
 	// How far we've come.
+	opening  opening // of the first flight, if it's careful
 	tried    bool    // enough was in flight on this path to show what it carries; see try
 	flight   instant // until tried: when sending last resumed after we had nothing to send
 	full     float64 // rate that the next round must exceed by the factor minGrowth
@@ -78,6 +79,13 @@ func (s *start) endRound(rate float64) (full bool) {
 	}
 	s.flat++
 	return s.flat >= flatRounds
+}
+
+// dropHint discards the hint if we have measured a rate.
+func (s *start) dropHint(measured float64) {
+	if measured > 0 {
+		s.hint = 0
+	}
 }
 
 // judged returns the fates that decide whether losses end a start. others is how many bytes are
@@ -127,6 +135,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	fates := c.start.judged(c.round.fates, c.inFlight+int(c.delivery.total-c.totalBefore))
 	full := c.delay.startFull() + max(c.start.spread-c.delay.jitter(), 0)
 	switch {
+	case c.exceedsTrain(t):
 	case known:
 		c.confirm(t, flight)
 	case b.lost > 0 && c.start.tried && fates.share() > unexplainedLoss && fates.above(unexplainedLoss):
@@ -137,17 +146,42 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		} else {
 			c.start.answered = t // the queue may still cause losses, which this answers too
 		}
-		c.dropHint()
+		c.start.dropHint(c.rates.value())
 		c.trim()
 		c.enter(Drain, t)
 	case !ended || c.rounds < 2 || !c.start.tried || c.start.careful || b.newest.limited:
 		// This round can't show whether the rate still grows.
 	default:
-		c.dropHint()
+		c.start.dropHint(c.rates.value())
 		if c.start.endRound(c.Estimate()) {
 			c.enter(Drain, t)
 		}
 	}
+}
+
+// exceedsTrain adopts the rate at which the opening of a first flight arrived if that is more than
+// the train showed. If the path could have carried even more, we go on growing.
+func (c *Controller) exceedsTrain(t instant) bool {
+	o := &c.start.opening
+	if !c.start.careful || !o.over() || c.starters > 1 {
+		return false
+	}
+	s, points := c.delivery.opening(o.last)
+	shows := points >= minOpeningPoints && s.bytes >= o.bytes/2
+	if !shows || s.shown() < openingFound*c.start.hint {
+		return false
+	}
+	c.rates.set(c.filling, min(s.shown(), openingGain*c.start.hint))
+	c.start.hint = 0
+	c.start.careful = false
+	c.start.gaveUp = t
+	if s.arrival >= outpacedPart*s.sent {
+		c.goOn(t)
+		return true
+	}
+	c.openLook(t)
+	c.look.swift = true
+	return true
 }
 
 // firstFlight returns the slope of a careful first flight once it has shown the path's rate. Only
@@ -216,13 +250,6 @@ func (c *Controller) overTrip(bytes int) float64 {
 func (c *Controller) outpaced() bool {
 	s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), c.delay.base()/2)
 	return ok && s.arrival < outpacedPart*s.sent
-}
-
-// dropHint discards the hint if we have measured a rate.
-func (c *Controller) dropHint() {
-	if c.rates.value() > 0 {
-		c.start.hint = 0
-	}
 }
 
 // minUnknown is how many packets may be sent in the first round trip of an unknown path however

@@ -10,6 +10,13 @@ const (
 	// minSpan is how long a train must take to arrive to show a rate. A shorter time shows the
 	// receiver's interrupts rather than the path.
 	minSpan = 100 * time.Microsecond
+
+	// A first flight opens with openingPackets packets at openingGain times the rate of the train.
+	// If the train was right, their queue takes as long as six packets at that rate. If the rate of
+	// their arrival is openingFound times that of the train or more, the train was wrong.
+	// minOpeningPoints is how many points of the curve show such a rate, because packets that
+	// arrive in a clump show none.
+	openingPackets, openingGain, openingFound, minOpeningPoints = minLookPackets, 4, 1.6, 3
 )
 
 // A Train is what packets sent back to back showed about the path.
@@ -34,4 +41,30 @@ func (t Train) crowd(base time.Duration) float64 {
 		return 1 + 2*ahead.Seconds()/t.Span.Seconds()
 	}
 	return 1
+}
+
+// An opening is the first packets of a first flight, which serve as a second, shorter train. They
+// are sent faster than the first train arrived, to see whether the path carries more. The rest of
+// the flight waits until the path has had time for them at the rate of the first train.
+type opening struct {
+	count int     // packets sent so far
+	bytes int     // their bytes
+	began instant // when the first of them was sent
+	last  instant // when the newest of them was sent
+}
+
+// over reports whether all packets of the opening have been sent.
+func (o *opening) over() bool { return o.count >= openingPackets }
+
+// packetSent is called when a packet of a first flight is sent at t. first is true if there was
+// nothing to send before it, so that the flight begins with it.
+func (o *opening) packetSent(t instant, first bool, size int) {
+	if first || o.count == 0 {
+		*o = opening{began: t}
+	}
+	if !o.over() {
+		o.count++
+		o.bytes += size
+		o.last = t
+	}
 }

@@ -208,13 +208,6 @@ var binds = []struct {
 		parts: []string{"play beside"},
 	},
 	{
-		why: "Open: a train that shows less than the path carries is believed for three round " +
-			"trips, until a look tries more. It would be faster to double the rate once the first " +
-			"flight has arrived, but after a train that is right this fills a queue of 90 ms over 2 " +
-			"Mbit/s and 50 ms, where play waits 33 ms now.",
-		parts: []string{"lied by 0."},
-	},
-	{
 		why: "Until a round trip is over, nothing distinguishes a train that exaggerates from the " +
 			"train of a path that is as fast. The first flight of 256 KiB, two products, is sent at " +
 			"the rate that the train shows, and what exceeds path and queue is lost, once. With a " +

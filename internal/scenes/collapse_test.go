@@ -540,6 +540,13 @@ func TestASwiftLookAfterALowTrain(t *testing.T) {
 	require.Less(t, medianTime(t, "start: 4096 KiB after a train that lied by 0.3"), 1.2)
 }
 
+// TestAShortTransferAfterALowTrain plays trains that showed a tenth and a third of the path's rate.
+// Short transfers took 3.1 and 1.9 times the ideal.
+func TestAShortTransferAfterALowTrain(t *testing.T) {
+	require.Less(t, medianTime(t, "start: 256 KiB after a train that lied by 0.1"), 1.6)
+	require.Less(t, medianTime(t, "start: 256 KiB after a train that lied by 0.3"), 1.6)
+}
+
 // medianTime returns how long the transfer of a row takes, of the ideal, over nine seeds.
 func medianTime(t *testing.T, name string) float64 {
 	row := rowNamed(t, name)

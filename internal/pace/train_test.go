@@ -1,0 +1,91 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// open sends the first flight when Next allows it, and returns its packets and when each was sent.
+func (f flier) open() (flight []Sample, at []time.Duration) {
+	now := f.begin
+	for (len(flight)+1)*f.size <= f.Window() {
+		next, _ := f.Next(now, f.size, len(flight)*f.size)
+		now = later(now, next)
+		flight = append(flight, f.Sent(now, f.size, len(flight)*f.size))
+		at = append(at, now.Sub(f.begin))
+	}
+	return flight, at
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// cross reports the arrivals of a flight at a path with the given rate and a round trip of 50 ms,
+// until the controller no longer believes the train.
+func (f flier) cross(flight []Sample, at []time.Duration, rate float64) {
+	free := time.Duration(0)
+	for n, s := range flight {
+		free = max(free, at[n]) + sendTime(f.size, rate)
+		acked := f.begin.Add(50*ms + free)
+		f.Acked(acked, s, f.size, acked.Add(-25*ms))
+		f.Feedback(acked, (len(flight)-n-1)*f.size)
+		if !f.start.careful {
+			return
+		}
+	}
+}
+
+// TestOpeningShowsWhatTheTrainDidNot: after a train that showed 2 Mbit/s, 256 KiB over 20 Mbit/s
+// took 3.1 times the ideal, because the train was believed for three round trips.
+func TestOpeningShowsWhatTheTrainDidNot(t *testing.T) {
+	const shown = 0.5e6
+	for _, row := range []struct {
+		path, rate float64
+		state      State
+	}{
+		{shown, shown, Up},
+		{1.3 * shown, shown, Up}, // a look finds the rest
+		{2 * shown, 2 * shown, Up},
+		{10 * shown, openingGain * shown, Start},
+	} {
+		f := newFlier(1000, shown, 256<<10)
+		flight, at := f.open()
+		require.Less(t, at[openingPackets-1], 4*ms)
+		require.InDelta(t, openingPackets*2*ms, at[openingPackets], float64(ms), "the path has had time for the opening")
+		f.cross(flight, at, row.path)
+		require.False(t, f.start.careful, "%+v", row)
+		require.InEpsilon(t, row.rate, f.Estimate(), 0.35, "%+v", row)
+		require.Equal(t, row.state, f.State(), "%+v", row)
+	}
+}
+
+// An unknown path begins with more than a small rate, so nothing but a smaller one is doubted.
+func TestWhichFlightsHaveAnOpening(t *testing.T) {
+	f := newFlier(1000, 0.25e6, 256<<10)
+	require.True(t, f.opens())
+	require.EqualValues(t, openingGain*f.Estimate(), f.Rate())
+	f.Waiting(0)
+	require.False(t, f.opens(), "play")
+	f.Waiting(256 << 10)
+	f.Starters(2, 1)
+	require.False(t, f.opens(), "many start")
+	require.False(t, newFlier(1000, 2e6, 256<<10).opens(), "the train showed more than 32 packets per round trip")
+}
+
+// Arrivals in a clump show no rate.
+func TestAClumpedOpening(t *testing.T) {
+	f := newFlier(1000, 0.25e6, 256<<10)
+	flight, at := f.open()
+	for n := range at {
+		at[n] = 8 * ms
+	}
+	f.cross(flight[:openingPackets], at, 1e9)
+	require.True(t, f.start.careful)
+	require.InDelta(t, 0.25e6, f.start.hint, 1)
+}
