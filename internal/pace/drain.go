@@ -38,6 +38,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 		c.rates.set(c.filling, rate)
 		c.enter(Cruise, t)
 		c.queueing.outdated = t
+		c.start.answered = t // what the slow path's queue dropped
 		return
 	}
 	switch {
@@ -55,15 +56,16 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 // them.
 //
 // Other causes are excluded. In jitter, packets arrive in clumps however fast the path is. Flows
-// that share a queue make room for each other when they drain it, but it is rarely longer than a
-// round trip, as it is when a path loses half of its rate. And the first drain may follow a start
-// together with others: if it counted, eight of them within 50 ms would lose 5 % instead of 2 %.
+// that share a queue make room for each other when they drain it. But both rarely delay packets by
+// more than a round trip, as a path does that loses half of its rate. (A rate that swings looks
+// like jitter.) And the first drain may follow a start together with others: if it counted, eight
+// of them within 50 ms would lose 5 % instead of 2 %.
 //
 // Since even without jitter a few packets may arrive in a clump, we return no higher rate than the
 // path has had before, and than packets arrived at by our own clock, because the peer's may lie.
 func (c *Controller) risenTo() (rate float64, ok bool) {
 	deepest := max(c.queueing.drained, c.round.maxQueue)
-	if c.delay.jitter() > 0 || deepest < c.delay.base() || c.look.number == c.looks.before {
+	if deepest < c.delay.base()+c.delay.jitter() || c.look.number == c.looks.before {
 		return 0, false
 	}
 	s, ok := c.delivery.rateOf(int64(risePackets*c.cfg.Packet), 0)

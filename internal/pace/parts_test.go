@@ -953,6 +953,38 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }
 
+// TestADrainEndsWhenThePathIsFasterAgain: packets that a slow path queued arrive faster than they
+// were sent. Those of clumps do, too, but jitter rarely delays them by a round trip more than its
+// usual spread.
+func TestADrainEndsWhenThePathIsFasterAgain(t *testing.T) {
+	for _, row := range []struct {
+		deepest time.Duration
+		ends    bool
+	}{{60 * ms, false}, {160 * ms, true}} {
+		c := New(Config{Packet: 1000})
+		at := instant(time.Second)
+		c.delay.trip(at, 50*ms)
+		c.rates.set(0, 1e6)
+		c.fastest = 5e6
+		c.carried.set(0, 4e6)
+		c.enter(Drain, at)
+		c.look.number = 2
+		c.queue, c.queueing.drained = row.deepest, row.deepest
+		c.delay.calmWay.lowestPeak.add(at, 30*ms) // jitter
+		require.Equal(t, 30*ms, c.delay.jitter())
+		for range risePackets + 1 {
+			at += ms / 5
+			c.delivery.arrive(Sample{sent: 4*at - 4*time.Second}, 1000, at)
+		}
+		c.stepDrain(at, batch{}, false)
+		require.Equal(t, row.ends, c.state == Cruise)
+		if row.ends {
+			require.InEpsilon(t, 5e6, c.Estimate(), 0.01)
+			require.Equal(t, at, c.start.answered, "earlier losses are the slow path's")
+		}
+	}
+}
+
 // A flier is a sender whose train has shown the rate of a path of 50 ms.
 type flier struct {
 	*Controller

@@ -528,9 +528,10 @@ func TestSpells(t *testing.T) {
 // TestARateThatComesBack plays a path that falls to a fifth of its rate for 200 ms, again and
 // again. The queue from the slow time was drained to its end, at half of the slow rate, so the
 // path stood idle for half of the fast time: transfers took 2.6 times the ideal, 1.9 times New
-// Reno's.
+// Reno's. Later they took 1.7 times the ideal, because losses from the slow time were answered in
+// the fast time, and because such a path seems to have jitter.
 func TestARateThatComesBack(t *testing.T) {
-	require.Less(t, medianTime(t, "change: 50 Mbit/s, a fifth of it every other 200 ms"), 2.0)
+	require.Less(t, medianTime(t, "change: 50 Mbit/s, a fifth of it every other 200 ms"), 1.5)
 }
 
 // TestASwiftLookAfterALowTrain plays a train that showed a third of the path's rate. The look
