@@ -361,13 +361,13 @@ func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 // connections that can have it. If one has no free channel, or a smaller
 // message limit, the log says so, once a second, and Spawn returns no error.
 func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
-	for name, bounded := range map[string]bunch.Config{"the limit is 4 (MaxChannels)": {MaxChannels: 4}, "the limit is 100 (Config.Bunch.MaxBunch)": {MaxBunch: 100}} {
+	for name, bounded := range map[string]bunch.Config{"the limit is 4 (MaxChannels)": {MaxChannels: 4}, "the limit is 150 (Config.Bunch.MaxBunch)": {MaxBunch: 150}} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			inNet(t, 1, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
 				poor := n.join(Config{Bunch: bounded})
 				for range 5 {
-					require.True(t, n.named(-1, strings.Repeat("x", 100), AlwaysRelevant()).Alive())
+					require.True(t, n.named(-1, strings.Repeat("x", 160), AlwaysRelevant()).Alive())
 				}
 				n.tick(3)
 				late := n.join(Config{Bunch: bounded})
@@ -430,12 +430,12 @@ func TestChannelOfAnActor(t *testing.T) {
 }
 
 func TestSpawnThatCanNotBe(t *testing.T) {
-	inNet(t, 1, Config{Bunch: bunch.Config{MaxBunch: 100}}, func(n *network) {
+	inNet(t, 1, Config{Bunch: bunch.Config{MaxBunch: 150}}, func(n *network) {
 		_, err := n.server.Spawn(NewClass("Stranger"), nil)
 		require.ErrorContains(t, err, `Spawn of a "Stranger": class is neither bound nor in Config.Classes`)
 		_, err = n.server.Spawn(hero, nil, AlwaysRelevant(), OnlyRelevantToOwner())
 		require.ErrorContains(t, err, `Spawn of a "Hero": AlwaysRelevant and OnlyRelevantToOwner cannot be combined`)
-		long := func(p *puppet) { p.label.Text = strings.Repeat("x", 100) }
+		long := func(p *puppet) { p.label.Text = strings.Repeat("x", 160) }
 		_, _, err = Spawn(n.server.binding, n.conns[0], long)
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge)
 		require.Nil(t, n.conns[0].shown.owned.First())

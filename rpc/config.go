@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quic-go/quic-go"
 
@@ -25,6 +26,19 @@ type Config struct {
 	// Classes are the classes that both sides declare. Both ends compare their shapes during
 	// the handshake. There is no need to list the classes passed to [Bind].
 	Classes []*Class
+
+	// GameVersion is the game's own name for its version, such as "1.4.2". It's for changes that
+	// the classes don't show, such as another map or another meaning of a number. Both ends must
+	// have the same GameVersion, so one that only one of them sets is a difference, too.
+	//
+	// If they differ, the connection is refused during the handshake with [ProtocolMismatch] and a
+	// reason that quotes both versions, on both ends. The reason doesn't say which end is older,
+	// because only the game knows the order of its versions.
+	//
+	// GameVersion is valid UTF-8 of at most 64 bytes. The default is empty. A server tells its
+	// version to clients that haven't logged in, and a client may lie about its own. UE:
+	// FNetworkVersion::GetLocalNetworkVersionOverride.
+	GameVersion string
 
 	// Functions of the game.
 
@@ -379,7 +393,7 @@ type Config struct {
 	// Trace …). The world itself sets Client, ReceiveLimit, SendLimit, KeepAlive, Rate and Random,
 	// which must be zero here.
 	// IdleTimeout defaults to the IdleTimeout above, and the default of AckDelay depends on
-	// TickRate. MaxBunch must be at least 71 bytes, and large enough for Token, for identities and
+	// TickRate. MaxBunch must be at least 138 bytes, and large enough for Token, for identities and
 	// for the smallest call of every method.
 	Bunch bunch.Config
 
@@ -674,8 +688,15 @@ func (c *Config) validateBudgets() error {
 	return nil
 }
 
-// validateMessages returns an error if Bunch is invalid, or too small for the handshake.
+// validateMessages returns an error if Bunch is invalid, or if the messages of the handshake can't
+// contain what they must.
 func (c *Config) validateMessages() error {
+	if len(c.GameVersion) > control.MaxGameVersion {
+		return fmt.Errorf("rpc: Config.GameVersion has %d bytes; the limit is %d", len(c.GameVersion), control.MaxGameVersion)
+	}
+	if !utf8.ValidString(c.GameVersion) {
+		return fmt.Errorf("rpc: Config.GameVersion is %q, which is not valid UTF-8", c.GameVersion)
+	}
 	if len(c.Token) > control.MaxToken {
 		return fmt.Errorf("rpc: Config.Token has %d bytes; the limit is %d", len(c.Token), control.MaxToken)
 	}

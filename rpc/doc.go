@@ -203,7 +203,8 @@
 //
 // When two ends connect, they compare their classes: names, directions, deliveries, and the
 // fields of every argument with their bounds. If they differ, the connection is refused. If the
-// server sets Config.ExplainMismatch, both ends report the first difference.
+// server sets Config.ExplainMismatch, both ends report the first difference. Before the classes,
+// they compare the versions of Quiver's protocol and of the game (Config.GameVersion).
 //
 // # Lossy and long paths
 //

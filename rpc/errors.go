@@ -106,8 +106,9 @@ const (
 	// ConnectionLost means that the carrier failed. The wrapped error is the cause.
 	ConnectionLost
 
-	// ProtocolMismatch means that the two programs declare different classes or speak
-	// different versions.
+	// ProtocolMismatch means that the two programs declare different classes, speak different
+	// versions of the protocol, or have different versions of the game (Config.GameVersion). UE:
+	// Upgrade, OutdatedClient, OutdatedServer.
 	ProtocolMismatch
 
 	// ControlChannelMessageUnknown means that a handshake message has an unknown type.

@@ -175,16 +175,14 @@ func (h *handshake) receive(payload []byte) {
 	}
 }
 
-// onHello compares the peer's version and classes with ours and works out the limits that both
+// onHello compares the peer's versions and classes with ours and works out the limits that both
 // ends accept. A server also answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline)) // HelloTimeout no longer applies
-	if peer.Version != ours.Version {
-		client, server := h.orderBySide(ours, peer)
-		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d",
-			client.Version, server.Version))
+	if err := compareVersions(h.orderBySide(ours, peer)); err != nil {
+		c.abort(err)
 		return
 	}
 	if peer.Shape != ours.Shape {
@@ -204,6 +202,27 @@ func (h *handshake) onHello(peer control.Hello) {
 	if c.server {
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
+}
+
+// compareVersions returns an error if a client and its server have different versions of the
+// protocol or of the game. For the protocol, it also says which end is older. Only the game knows
+// the order of its own versions.
+//
+// It is called before the classes are compared, because another version is the simplest reason for
+// other classes. The game's versions are quoted, so that a peer's can't look like a line of a log.
+func compareVersions(client, server control.Hello) *CloseError {
+	switch {
+	case client.Version < server.Version:
+		return violationf(ProtocolMismatch, "the client speaks version %d and the server version %d: the client is older",
+			client.Version, server.Version)
+	case client.Version > server.Version:
+		return violationf(ProtocolMismatch, "the client speaks version %d and the server version %d: the server is older",
+			client.Version, server.Version)
+	case client.GameVersion != server.GameVersion:
+		return violationf(ProtocolMismatch, "the game's version is %q at the client and %q at the server (Config.GameVersion)",
+			client.GameVersion, server.GameVersion)
+	}
+	return nil
 }
 
 // onLogin calls Authenticate with the client's token, on a goroutine of its own. Without
@@ -487,7 +506,12 @@ func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.table.hash}
+	ours := control.Hello{
+		Version:     control.Version,
+		Params:      c.machine.Params(),
+		Shape:       c.world.table.hash,
+		GameVersion: c.world.config.GameVersion,
+	}
 	if c.sealed != nil {
 		ours.Features |= control.FeatureSealed
 	}

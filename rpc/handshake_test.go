@@ -84,14 +84,14 @@ func TestHandshakeViolations(t *testing.T) {
 		{"version", func(p *rawPeer, s *World) {
 			p.send(0, control.AppendHello(nil, control.Hello{Version: 7, Params: p.machine.Params()}))
 		},
-			ProtocolMismatch, "the client speaks version 7 and the server version 1"},
+			ProtocolMismatch, "the client speaks version 7 and the server version 2: the server is older"},
 		{"a later version with more to say", func(p *rawPeer, s *World) {
 			hello := control.AppendHello(nil, control.Hello{Version: 7, Features: 1 << 63, Params: p.machine.Params()})
 			p.send(0, append(hello, make([]byte, 100)...))
 		},
-			ProtocolMismatch, "the client speaks version 7 and the server version 1"},
+			ProtocolMismatch, "the client speaks version 7 and the server version 2: the server is older"},
 		{"a later version with less", func(p *rawPeer, s *World) { p.send(0, []byte{0, 7}) },
-			ProtocolMismatch, "the client speaks version 7 and the server version 1"},
+			ProtocolMismatch, "the client speaks version 7 and the server version 2: the server is older"},
 		{"params", func(p *rawPeer, s *World) {
 			params := p.machine.Params()
 			params.ReliableBuffer = 100

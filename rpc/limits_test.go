@@ -38,6 +38,8 @@ func TestConfigThatCanNotBe(t *testing.T) {
 	}{
 		{Config{MaxConns: -1}, "Config.MaxConns is -1; it must not be negative"},
 		{Config{HandshakeTimeout: -1}, "Config.HandshakeTimeout is -1"},
+		{Config{GameVersion: strings.Repeat("9", 65)}, "rpc: Config.GameVersion has 65 bytes; the limit is 64"},
+		{Config{GameVersion: "1.4\xff"}, `rpc: Config.GameVersion is "1.4\xff", which is not valid UTF-8`},
 		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes; the limit is 4096"},
 		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes; a single connection needs 262144"},
 		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes; the minimum is 262144"},
@@ -70,9 +72,9 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{Bunch: bunch.Config{Rate: 1000}}, "Config.Bunch.Rate is set: set Config.Rate instead"},
 		{Config{Bunch: bunch.Config{Random: func(int) int { return 0 }}}, "Config.Bunch.Random is set: leave it to the world"},
 		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "invalid Config.Bunch: "},
-		{Config{Bunch: bunch.Config{MaxBunch: 1}}, "Config.Bunch.MaxBunch is 1; the minimum is 71, which messages of rpc need"},
-		{Config{Bunch: bunch.Config{MaxBunch: 70}}, "Config.Bunch.MaxBunch is 70; the minimum is 71"},
-		{Config{Bunch: bunch.Config{MaxBunch: 100}, Token: make([]byte, 100)}, "Config.Token has 100 bytes, for which a login has 102; the limit is 100 (Config.Bunch.MaxBunch)"},
+		{Config{Bunch: bunch.Config{MaxBunch: 1}}, "Config.Bunch.MaxBunch is 1; the minimum is 138, which messages of rpc need"},
+		{Config{Bunch: bunch.Config{MaxBunch: 137}}, "Config.Bunch.MaxBunch is 137; the minimum is 138"},
+		{Config{Bunch: bunch.Config{MaxBunch: 150}, Token: make([]byte, 150)}, "Config.Token has 150 bytes, for which a login has 153; the limit is 150 (Config.Bunch.MaxBunch)"},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
 	} {
 		_, err := NewWorld(row.config)

@@ -39,7 +39,7 @@ var (
 
 // label is what a hero's clients see of it.
 type label struct {
-	Text string `quiver:"max=100"`
+	Text string `quiver:"max=160"`
 }
 
 // callsign has bounds.

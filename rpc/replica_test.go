@@ -48,7 +48,7 @@ func TestSpawnBeyondABound(t *testing.T) {
 		Replicate(bags, tag, func(b *bag) *label { return &b.tag })
 		ReplicateList(bags, things, func(b *bag) *List[int, label] { return &b.things })
 
-		long := label{strings.Repeat("x", 101)}
+		long := label{strings.Repeat("x", 161)}
 		for want, set := range map[string]func(b *bag){
 			`Spawn of a "Bag": state Bag.label: label.Text: `: func(b *bag) { b.tag = long },
 			`Spawn of a "Bag": state Bag.Things: item 7: `:    func(b *bag) { require.NoError(t, b.things.Set(7, long)) },
@@ -56,7 +56,7 @@ func TestSpawnBeyondABound(t *testing.T) {
 			a, _, err := Spawn(bags, n.server.joined[0], set)
 			require.Nil(t, a)
 			require.ErrorContains(t, err, want)
-			require.ErrorContains(t, err, "the limit is 100")
+			require.ErrorContains(t, err, "the limit is 160")
 		}
 		require.Empty(t, slices.Collect(n.server.Actors()))
 	})

@@ -75,7 +75,7 @@ func TestElementsThatMightNotFit(t *testing.T) {
 
 // TestTooSmallMaxBunch: messages about transfers would not fit.
 func TestTooSmallMaxBunch(t *testing.T) {
-	for _, size := range []int{71, minMaxBunch - 1} { // 71 is the minimum of a world
+	for _, size := range []int{138, minMaxBunch - 1} { // 138 is the minimum of a world
 		w, err := rpc.NewWorld(rpc.Config{Bunch: bunch.Config{MaxBunch: size}})
 		require.NoError(t, err)
 		_, err = Install(w, Config{})

@@ -5,8 +5,10 @@ package control
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/wire"
@@ -50,26 +52,38 @@ const (
 const FeatureSealed = 1 << 0
 
 // Version is the version of the protocol, not including the game's classes. Both sides must have
-// the same version.
-const Version = 1
+// the same version. Any change to what WIRE.md describes raises it. Otherwise an older program
+// would refuse the new bytes later, with an error that doesn't name the cause.
+//
+// Since version 2, an open carries the items of lists, and Hello the game's version.
+const Version = 2
 
 // Limits of the messages.
 const (
-	MaxIdentity   = 1024    // bytes
-	MaxToken      = 4096    // bytes
-	maxParam      = 1 << 30 // a number in Params; actual values are far smaller
-	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that takes longer has lost its clients long before
-	maxShapeLines = 4096
-	maxShapeBytes = 48 << 10 // of the lines in a Shape, so that it fits into a single message
+	MaxGameVersion = 64      // bytes
+	MaxIdentity    = 1024    // bytes
+	MaxToken       = 4096    // bytes
+	maxVersion     = 1 << 32 // a version of the protocol
+	maxParam       = 1 << 30 // a number in Params; actual values are far smaller
+	maxAckDelay    = time.Minute
+	maxHeld        = 24 * time.Hour // a server that takes longer has lost its clients long before
+	maxShapeLines  = 4096
+	maxShapeBytes  = 48 << 10 // of the lines in a Shape, so that it fits into a single message
 )
+
+// MinBunch is the smallest limit on the size of a message with which a connection works. It is the
+// maximum size of a Hello: an ID, the features, six other numbers, the shape and the game's
+// version. A Hello can then be read whatever limit the other side has. All other messages are
+// smaller, except those with a token, an identity, the game's payload or the lines of a shape.
+const MinBunch = 1 + binary.MaxVarintLen64 + 6*binary.MaxVarintLen32 + len(Hello{}.Shape) + 1 + MaxGameVersion
 
 // Hello opens the handshake on both sides.
 type Hello struct {
-	Version  uint64
-	Features uint64 // bits; a feature is on if both sides set its bit
-	Params   bunch.Params
-	Shape    [32]byte // hash of the classes
+	Version     uint64
+	Features    uint64 // bits; a feature is on if both sides set its bit
+	Params      bunch.Params
+	Shape       [32]byte // hash of the classes
+	GameVersion string   // the game's own, in UTF-8; a peer's may contain control characters
 }
 
 // Login carries the token that Config.Authenticate checks.
@@ -102,6 +116,8 @@ type Shape struct {
 	Cut   bool // there were more lines than fit
 }
 
+var errGameVersion = errors.New("the game's version is not valid UTF-8")
+
 // AppendHello appends a Hello.
 func AppendHello(b []byte, h Hello) []byte {
 	b = append(b, idHello)
@@ -112,12 +128,13 @@ func AppendHello(b []byte, h Hello) []byte {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = binary.AppendUvarint(b, uint64(p.AckDelay/time.Microsecond))
-	return append(b, h.Shape[:]...)
+	b = append(b, h.Shape[:]...)
+	return wire.AppendBytes(b, h.GameVersion)
 }
 
 // parseHello parses a Hello. If its version differs from ours, it parses only the version.
 func parseHello(r *wire.Reader) Hello {
-	h := Hello{Version: r.Uvarint(1 << 32)}
+	h := Hello{Version: r.Uvarint(maxVersion)}
 	if h.Version != Version {
 		// The format of the rest is unknown.
 		r.Left = nil
@@ -130,6 +147,10 @@ func parseHello(r *wire.Reader) Hello {
 	}
 	p.AckDelay = time.Duration(r.Uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
 	copy(h.Shape[:], r.Take(len(h.Shape)))
+	h.GameVersion = string(r.Bytes(MaxGameVersion))
+	if !utf8.ValidString(h.GameVersion) {
+		r.Fail(errGameVersion)
+	}
 	return h
 }
 

@@ -17,9 +17,15 @@ import (
 
 func someHello() Hello {
 	return Hello{
-		Version: Version, Features: 1<<63 | 5, Shape: [32]byte{1, 31: 2},
+		Version: Version, Features: 1<<63 | 5, Shape: [32]byte{1, 31: 2}, GameVersion: "1.4.2",
 		Params: bunch.Params{ReliableBuffer: 256, MaxBunch: 65536, History: 4096, MaxChannels: 32767, AckDelay: 40 * time.Millisecond},
 	}
+}
+
+func helloOf(gameVersion string) Hello {
+	h := someHello()
+	h.GameVersion = gameVersion
+	return h
 }
 
 func TestControlRoundTrip(t *testing.T) {
@@ -29,6 +35,8 @@ func TestControlRoundTrip(t *testing.T) {
 	}{
 		{AppendHello(nil, someHello()), someHello()},
 		{AppendHello(nil, Hello{Version: Version}), Hello{Version: Version}},
+		{AppendHello(nil, helloOf(strings.Repeat("é", MaxGameVersion/2))), helloOf(strings.Repeat("é", MaxGameVersion/2))},
+		{AppendHello(nil, helloOf("1\n\x00\u202e\"")), helloOf("1\n\x00\u202e\"")},
 		{AppendLogin(nil, Login{Token: []byte("secret")}), Login{Token: []byte("secret")}},
 		{AppendLogin(nil, Login{}), Login{}},
 		{AppendLogin(nil, Login{Token: bytes.Repeat([]byte{1}, MaxToken)}), Login{Token: bytes.Repeat([]byte{1}, MaxToken)}},
@@ -46,15 +54,15 @@ func TestControlRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMinBunch: the messages that don't carry anything of the game's fit into MinBunch bytes,
-// whatever their numbers are.
+// TestMinBunch: a Hello, and the messages that don't carry anything of the game's, fit into
+// MinBunch bytes, whatever they contain.
 func TestMinBunch(t *testing.T) {
-	ids := AppendSealed(nil, IDSealedIDs, math.MaxUint32, make([]sealed.ID, maxSealedIDs)...)
-	require.Len(t, ids, MinBunch)
-	hello := Hello{Version: Version, Features: math.MaxUint64, Params: bunch.Params{
+	hello := Hello{Version: maxVersion, Features: math.MaxUint64, GameVersion: strings.Repeat("9", MaxGameVersion), Params: bunch.Params{
 		ReliableBuffer: maxParam, MaxBunch: maxParam, History: maxParam, MaxChannels: maxParam, AckDelay: maxAckDelay,
 	}}
 	require.LessOrEqual(t, len(AppendHello(nil, hello)), MinBunch)
+	ids := AppendSealed(nil, IDSealedIDs, math.MaxUint32, make([]sealed.ID, maxSealedIDs)...)
+	require.LessOrEqual(t, len(ids), MinBunch)
 	require.LessOrEqual(t, len(AppendTime(nil, Time{Held: maxHeld})), MinBunch)
 }
 
@@ -92,8 +100,11 @@ func TestControlRefuses(t *testing.T) {
 	}{
 		{nil, PayloadFail, "empty"},
 		{[]byte{3}, Unknown, "unknown control message 3"},
-		{AppendHello(nil, huge), PayloadFail, "Hello of 59 bytes: 1073741825 is above the limit of 1073741824"},
+		{AppendHello(nil, huge), PayloadFail, "Hello of 65 bytes: 1073741825 is above the limit of 1073741824"},
 		{AppendHello(nil, slow), PayloadFail, "above the limit of 60000000"},
+		{AppendHello(nil, helloOf(strings.Repeat("1", MaxGameVersion+1))), PayloadFail, "65 is above the limit of 64"},
+		{AppendHello(nil, helloOf("1.4\xff")), PayloadFail, "the game's version is not valid UTF-8"},
+		{AppendHello(nil, helloOf("\xc3")), PayloadFail, "not valid UTF-8"},
 		{AppendLogin(nil, Login{Token: make([]byte, MaxToken+1)}), PayloadFail, "4097 is above the limit of 4096"},
 		{AppendWelcome(nil, Welcome{Identity: strings.Repeat("a", MaxIdentity+1)}), PayloadFail, "Welcome of 1028 bytes: 1025 is above"},
 		{[]byte{idLogin, 0xff, 0xff, 0xff, 0xff, 0x0f}, PayloadFail, "above the limit"},
@@ -129,7 +140,7 @@ func TestShapeIsCut(t *testing.T) {
 	}
 	message, err = Parse(AppendShape(nil, lines, MinBunch))
 	require.NoError(t, err)
-	require.Len(t, message.(Shape).Lines, 1)
+	require.NotEmpty(t, message.(Shape).Lines)
 
 	for _, row := range []struct {
 		line        string
@@ -147,6 +158,10 @@ func TestShapeIsCut(t *testing.T) {
 
 func FuzzControl(f *testing.F) {
 	f.Add(AppendHello(nil, someHello()))
+	f.Add(AppendHello(nil, helloOf("")))
+	f.Add(AppendHello(nil, helloOf("1\n\x00\u202e\"")))
+	f.Add(AppendHello(nil, helloOf(strings.Repeat("\xff", MaxGameVersion+1))))
+	f.Add([]byte{idHello, Version - 1, 0xff})
 	f.Add(AppendLogin(nil, Login{Token: []byte("secret")}))
 	f.Add(AppendWelcome(nil, Welcome{Identity: "anna"}))
 	f.Add(AppendJoin(nil))

@@ -28,11 +28,6 @@ const (
 // maxSealedIDs is the maximum number of IDs in a SealedIDs.
 const maxSealedIDs = 8
 
-// MinBunch is the smallest limit on the size of a message with which a connection works. It is the
-// size of the largest SealedIDs, with its kind, instance and count. All other messages are smaller,
-// except those with a token, an identity, the game's payload or the lines of a shape.
-const MinBunch = 1 + binary.MaxVarintLen32 + 1 + maxSealedIDs*len(sealed.ID{})
-
 // Sealed is a message about sealed carriers.
 type Sealed struct {
 	Kind     byte        // one of the IDs above
