@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -142,6 +144,44 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	p := s.peer(conn)
 	p.watch()
 	return p
+}
+
+// Wait waits until no transfer to any peer is queued or in progress, including transfers that start
+// in the meantime. It returns nil however they ended. If ctx ends first, Wait returns the cause of
+// ctx and the transfers continue. On the world's goroutine, which must not block, it returns
+// ErrBlocking instead of waiting. The world must be driven while Wait waits.
+//
+// To shut down, a server stops starting transfers, calls Wait so that its clients get what they are
+// downloading, and closes the world. Wait doesn't wait for transfers from the peers: their handlers
+// know when these end.
+func (s *Streams) Wait(ctx context.Context) error {
+	for {
+		waiting := s.outgoing()
+		if len(waiting) == 0 {
+			return nil
+		}
+		if s.world.Inside() {
+			return fmt.Errorf("%w: Streams.Wait; wait on another goroutine", ErrBlocking)
+		}
+		for _, t := range waiting {
+			select {
+			case <-t.done:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// outgoing returns all transfers to peers that have not ended.
+func (s *Streams) outgoing() (transfers []*Transfer) {
+	s.mu.Lock()
+	peers := slices.Collect(maps.Values(s.peers))
+	s.mu.Unlock()
+	for _, p := range peers {
+		transfers = p.live.appendOutgoing(transfers)
+	}
+	return transfers
 }
 
 // peer returns the peer of conn, which it creates on first use.

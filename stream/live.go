@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -64,6 +65,19 @@ func (l *liveSet) addIncoming(in *incoming) bool {
 	}
 	l.transfers[in] = struct{}{}
 	return true
+}
+
+// appendOutgoing appends the outgoing transfers that have not ended. One that we have canceled may
+// still be in the set, until the receiver confirms it.
+func (l *liveSet) appendOutgoing(transfers []*Transfer) []*Transfer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for t := range l.transfers {
+		if t, ok := t.(*Transfer); ok && !bell.Closed(t.done) {
+			transfers = append(transfers, t)
+		}
+	}
+	return transfers
 }
 
 // remove removes a transfer, if it's still there.
