@@ -70,7 +70,7 @@ func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part =
 //
 // Unlike classes, topics are not compared when two ends connect. If the receiver has no handler
 // for the topic, or its elements have different fields, the transfer fails with ErrRejected and
-// the sender's error says why.
+// the sender's error says why. If fields differ, it lists those of both ends.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -138,6 +138,7 @@ type arraySource[T any] struct {
 
 func (s *arraySource[T]) callbackName() string    { return fmt.Sprintf("encoding of element %d", s.next) }
 func (s *arraySource[T]) readsCallerMemory() bool { return true }
+func (s *arraySource[T]) fields() string          { return s.array.fields() }
 
 func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	until := len(s.items)
@@ -213,7 +214,7 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, t)
 }
 
-// fields describes the fields of an element, for a sender whose elements have different fields.
+// fields describes the fields of an element, for the error if they differ at the other end.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }

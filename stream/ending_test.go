@@ -149,7 +149,8 @@ func testArrayOfOtherFieldsIsRefused(t *testing.T, via Backend) {
 		err := items.Send(n.ctx, n.server.peer, testItems(10))
 		require.ErrorIs(n, err, ErrRejected)
 		require.EqualError(n, err, `stream: rejected: array "items" to conn 1 refused by the receiver: `+
-			`"elements of array \"items\" have different fields at the receiver: struct, .ID: uint32, .Count: uint32"`)
+			`"elements of array \"items\" have different fields at the receiver: struct, .ID: uint32, .Count: uint32"; `+
+			`at the sender: struct, .ID: uint32, .Name: string, max 24, .Tags: [], max 6, .Tags[]: uint16`)
 	})
 }
 

@@ -64,6 +64,18 @@ var stopKinds = [stopCodes]error{
 	stopTooLarge: ErrTooLarge,
 	stopDigest:   ErrDigest,
 	stopPanicked: ErrPanicked,
+	stopFields:   ErrRejected,
+}
+
+// A fieldsError is the cause of an ErrRejected if the elements of an array have different fields at
+// the receiver. It has a code of its own, so that the sender's error can add the sender's fields.
+type fieldsError struct {
+	array  string // names the array
+	fields string // the receiver's
+}
+
+func (e *fieldsError) Error() string {
+	return fmt.Sprintf("elements of %s have different fields at the receiver: %s", e.array, e.fields)
 }
 
 // A localError has a text for this end only, because it may contain a path. The peer is sent the
@@ -187,6 +199,9 @@ func (f *failure) stop(id uint64) stop {
 	// ErrClosed has no code, because no message can follow it. Index then returns -1.
 	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
+	if _, ok := errors.AsType[*fieldsError](f.cause); ok {
+		s.code = stopFields
+	}
 	if local, ok := errors.AsType[*localError](f.cause); ok {
 		s.reason = words.Cut(local.public, maxReasonBytes)
 	} else if f.cause != nil {

@@ -250,7 +250,7 @@ func checkHeader(h *header, t topic) error {
 	case h.parts != 0:
 		return fmt.Errorf("%w: parts of %v have digests of unknown kind %d", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
-		return fmt.Errorf("%w: elements of %v have different fields at the receiver: %s", ErrRejected, h, t.fields())
+		return fmt.Errorf("%w: %w", ErrRejected, &fieldsError{array: h.String(), fields: t.fields()})
 	}
 	return nil
 }

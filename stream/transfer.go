@@ -7,6 +7,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/extend"
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -325,6 +326,9 @@ func (t *Transfer) onReject(m stop) error {
 	t.answered = true
 	f := peerFailure(m, receiverSide)
 	f.refused = f.isRefusal() && !t.allowance.accepted
+	if array, ok := t.reader.source.(interface{ fields() string }); ok && m.code == stopFields && f.cause != nil {
+		f.cause = fmt.Errorf("%w; at the sender: %s", f.cause, words.Cut(array.fields(), maxReasonBytes))
+	}
 	t.finish(f)
 	return nil
 }

@@ -175,6 +175,7 @@ const (
 	stopTooLarge
 	stopDigest
 	stopPanicked
+	stopFields
 	stopCodes // one more than the last code
 )
 

@@ -30,6 +30,7 @@ var (
 		{&end{id: 1, size: 2, count: 3, sum: []byte("abc")}, &end{}, "\x01\x02\x03\x03abc"},
 		{&stop{1, stopDigest, "why"}, &stop{}, "\x01\x04\x03why"},
 		{&stop{1, stopRejected, ""}, &stop{}, "\x01\x02\x00"},
+		{&stop{1, stopFields, "why"}, &stop{}, "\x01\x06\x03why"},
 		{&done{5}, &done{}, "\x05"},
 	}
 )
@@ -70,7 +71,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"accept: flag":        {&accept{}, "\x01\x02\x02\x03\x04"},
 		"grant: limit":        {&grant{}, "\x01" + tooMuch + "\x01"},
 		"cancel: code 0":      {&stop{}, "\x01\x00\x00"},
-		"cancel: code 6":      {&stop{}, "\x01\x06\x00"},
+		"cancel: code 7":      {&stop{}, "\x01\x07\x00"},
 		"reject: reason":      {&stop{}, "\x01\x01\x81\x02" + long(257)},
 		"done: overflow":      {&done{}, strings.Repeat("\xff", 11)},
 	} {
