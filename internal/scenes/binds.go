@@ -96,10 +96,10 @@ var binds = []struct {
 		parts: []string{"policed"},
 	},
 	{
-		why: "Open: the rate changes every five round trips. At each fall, what the path held " +
-			"becomes a queue of 200 ms, and what exceeds the queue is lost. The next fast time " +
-			"is half over when the rate is found again, unless the drain of that queue has shown " +
-			"it. Others live off a queue of a product.",
+		why: "The bound is New Reno's own time, and BBR and CUBIC in our place take longer too. The " +
+			"rate changes every five round trips. At each fall, what the path held becomes a queue " +
+			"of 200 ms, which lasts until the path is fast again. New Reno keeps that queue full. We " +
+			"drain it, and then know the fast rate a round trip late.",
 		parts: []string{"a fifth of it every other 200 ms"},
 	},
 	{
@@ -118,6 +118,12 @@ var binds = []struct {
 		why: "A latecomer must win its share from a queue of four products, over which a round " +
 			"trip takes 250 ms. New Reno and CUBIC leave it less.",
 		parts: []string{"crowd: 4 one by one, queue 4"},
+	},
+	{
+		why: "Unequal parts become equal over some seconds, because looks of a small part keep up to " +
+			"three packets per round trip of what they take. Seeds differ: some are at 0.99, some at " +
+			"0.85. BBR in our place is at 0.6, New Reno and CUBIC are above the bound.",
+		parts: []string{"crowd: 8 together, queue 4"},
 	},
 	{
 		why: "Open: unequal parts become equal over some seconds, because looks of a small part " +
