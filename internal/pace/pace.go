@@ -182,12 +182,18 @@ func (c *Controller) opens() bool {
 	return s.careful && small && !s.opening.over() && c.starters <= 1 && c.waiting > 0
 }
 
-// noteOpening is called when a packet of a careful first flight is sent. After the opening, the
-// pacer waits until the path has had time for it.
+// noteOpening is called when a packet of a careful first flight is sent. Each flight has an opening
+// of its own. After it, the pacer waits until the path has had time for it.
 func (c *Controller) noteOpening(t instant, size int) {
-	o, opens := &c.start.opening, c.opens()
-	o.packetSent(t, c.delivery.ranDry, size)
-	if opens && o.over() {
+	o := &c.start.opening
+	if c.delivery.ranDry {
+		*o = opening{}
+	}
+	if !c.opens() {
+		return
+	}
+	o.packetSent(t, size)
+	if o.over() {
 		c.pacer.next = max(c.pacer.next, o.began+sendTime(o.bytes, c.Rate()))
 	}
 }

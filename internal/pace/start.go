@@ -167,7 +167,7 @@ func (c *Controller) exceedsTrain(t instant) bool {
 		return false
 	}
 	s, points := c.delivery.opening(o.last)
-	shows := points >= minOpeningPoints && s.bytes >= o.bytes/2
+	shows := points >= minOpeningPoints && s.took >= minSpan && s.bytes >= o.bytes/2
 	if !shows || s.shown() < openingFound*c.start.hint {
 		return false
 	}

@@ -56,15 +56,12 @@ type opening struct {
 // over reports whether all packets of the opening have been sent.
 func (o *opening) over() bool { return o.count >= openingPackets }
 
-// packetSent is called when a packet of a first flight is sent at t. first is true if there was
-// nothing to send before it, so that the flight begins with it.
-func (o *opening) packetSent(t instant, first bool, size int) {
-	if first || o.count == 0 {
-		*o = opening{began: t}
+// packetSent is called when a packet of the opening is sent at t.
+func (o *opening) packetSent(t instant, size int) {
+	if o.count == 0 {
+		o.began = t
 	}
-	if !o.over() {
-		o.count++
-		o.bytes += size
-		o.last = t
-	}
+	o.count++
+	o.bytes += size
+	o.last = t
 }

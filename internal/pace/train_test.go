@@ -26,14 +26,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// cross reports the arrivals of a flight at a path with the given rate and a round trip of 50 ms,
-// until the controller no longer believes the train.
-func (f flier) cross(flight []Sample, at []time.Duration, rate float64) {
+// cross reports the arrivals of a flight over a path with the given rate and round trip, until the
+// controller no longer believes the train.
+func (f flier) cross(flight []Sample, at []time.Duration, rate float64, trip time.Duration) {
 	free := time.Duration(0)
 	for n, s := range flight {
 		free = max(free, at[n]) + sendTime(f.size, rate)
-		acked := f.begin.Add(50*ms + free)
-		f.Acked(acked, s, f.size, acked.Add(-25*ms))
+		acked := f.begin.Add(trip + free)
+		f.Acked(acked, s, f.size, acked.Add(-trip/2))
 		f.Feedback(acked, (len(flight)-n-1)*f.size)
 		if !f.start.careful {
 			return
@@ -58,7 +58,7 @@ func TestOpeningShowsWhatTheTrainDidNot(t *testing.T) {
 		flight, at := f.open()
 		require.Less(t, at[openingPackets-1], 4*ms)
 		require.InDelta(t, openingPackets*2*ms, at[openingPackets], float64(ms), "the path has had time for the opening")
-		f.cross(flight, at, row.path)
+		f.cross(flight, at, row.path, 50*ms)
 		require.False(t, f.start.careful, "%+v", row)
 		require.InEpsilon(t, row.rate, f.Estimate(), 0.35, "%+v", row)
 		require.Equal(t, row.state, f.State(), "%+v", row)
@@ -85,7 +85,37 @@ func TestAClumpedOpening(t *testing.T) {
 	for n := range at {
 		at[n] = 8 * ms
 	}
-	f.cross(flight[:openingPackets], at, 1e9)
+	f.cross(flight[:openingPackets], at, 1e9, 50*ms)
 	require.True(t, f.start.careful)
 	require.InDelta(t, 0.25e6, f.start.hint, 1)
+}
+
+// Arrivals within less than minSpan show no rate either, however many points they have.
+func TestAnOpeningThatArrivesTooFast(t *testing.T) {
+	for _, row := range []struct {
+		apart    time.Duration
+		believed bool
+	}{{25 * time.Microsecond, true}, {70 * time.Microsecond, false}} {
+		f := newFlier(1400, 25e6, 4<<20)
+		f.Guess(ms)
+		flight, at := f.open()
+		for n := range at[:openingPackets] {
+			at[n] = at[openingPackets-1] + time.Duration(n*3/openingPackets)*row.apart // three clumps
+		}
+		f.cross(flight[:openingPackets], at, 1e12, ms)
+		require.Equal(t, row.believed, f.start.careful, "%v", row.apart)
+	}
+}
+
+// Packets that aren't sent as an opening, such as a burst, aren't judged as one.
+func TestABurstIsNoOpening(t *testing.T) {
+	f := newFlier(1400, 40e6, 4<<20)
+	f.Guess(4 * ms)
+	f.Bursts(true)
+	f.burst.passed = maxBurst
+	require.False(t, f.opens())
+	flight, at := f.open()
+	require.Zero(t, at[openingPackets])
+	f.cross(flight[:trainPackets-1], at, 80e6, 4*ms)
+	require.True(t, f.start.careful)
 }
