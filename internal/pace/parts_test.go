@@ -957,10 +957,20 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 // were sent. Those of clumps do, too, but jitter rarely delays them by a round trip more than its
 // usual spread.
 func TestADrainEndsWhenThePathIsFasterAgain(t *testing.T) {
-	for _, row := range []struct {
-		deepest time.Duration
-		ends    bool
-	}{{60 * ms, false}, {160 * ms, true}} {
+	for name, row := range map[string]struct {
+		change func(c *Controller)
+		rate   float64 // 0 = the drain goes on
+	}{
+		"faster":                {rate: 5e6},
+		"usual jitter":          {change: func(c *Controller) { c.queue, c.queueing.drained = 60*ms, 60*ms }},
+		"little more":           {change: func(c *Controller) { c.queue, c.queueing.drained = 85*ms, 85*ms }, rate: 5e6},
+		"the first drain":       {change: func(c *Controller) { c.look.number = 0 }},
+		"never so fast before":  {change: func(c *Controller) { c.fastest = 3e6 }, rate: 3e6},
+		"not by our own clock":  {change: func(c *Controller) { c.carried.set(0, 1e6) }, rate: 2e6},
+		"less than twice":       {change: func(c *Controller) { c.rates.set(0, 2.7e6) }},
+		"a little over twice":   {change: func(c *Controller) { c.rates.set(0, 2.3e6) }, rate: 5e6},
+		"too few packets of it": {change: func(c *Controller) { c.cfg.Packet = 1200 }},
+	} {
 		c := New(Config{Packet: 1000})
 		at := instant(time.Second)
 		c.delay.trip(at, 50*ms)
@@ -969,18 +979,22 @@ func TestADrainEndsWhenThePathIsFasterAgain(t *testing.T) {
 		c.carried.set(0, 4e6)
 		c.enter(Drain, at)
 		c.look.number = 2
-		c.queue, c.queueing.drained = row.deepest, row.deepest
+		c.queue, c.queueing.drained = 160*ms, 160*ms
 		c.delay.calmWay.lowestPeak.add(at, 30*ms) // jitter
 		require.Equal(t, 30*ms, c.delay.jitter())
-		for range risePackets + 1 {
+		if row.change != nil {
+			row.change(c)
+		}
+		for range 8 + 1 {
 			at += ms / 5
 			c.delivery.arrive(Sample{sent: 4*at - 4*time.Second}, 1000, at)
 		}
 		c.stepDrain(at, batch{}, false)
-		require.Equal(t, row.ends, c.state == Cruise)
-		if row.ends {
-			require.InEpsilon(t, 5e6, c.Estimate(), 0.01)
+		require.Equal(t, row.rate > 0, c.state == Cruise, name)
+		if row.rate > 0 {
+			require.InEpsilon(t, row.rate, c.Estimate(), 0.01, name)
 			require.Equal(t, at, c.start.answered, "earlier losses are the slow path's")
+			require.Equal(t, at, c.queueing.outdated, name)
 		}
 	}
 }

@@ -207,8 +207,10 @@ func TestSharingAlone(t *testing.T) {
 	require.False(t, s.sharesWithNobody())
 	s.competition.window = 100e3
 	require.True(t, s.sharesWithNobody())
-	s.stopSharing(s.t+3*time.Second, true)
+	require.NotZero(t, s.competition.seen)
+	s.stepShare(s.t+3*time.Second, batch{}, true)
 	require.Equal(t, Cruise, s.state)
+	require.Zero(t, s.competition.seen, "there was nobody")
 	require.EqualValues(t, s.t+9*time.Second, s.blame.next, "twice as long as it took")
 	s.enterSharing(s.t + 20*time.Second)
 	s.stopSharing(s.t+23*time.Second, true)

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -118,4 +119,87 @@ func TestABurstIsNoOpening(t *testing.T) {
 	require.Zero(t, at[openingPackets])
 	f.cross(flight[:trainPackets-1], at, 80e6, 4*ms)
 	require.True(t, f.start.careful)
+}
+
+// TestWhatAnOpeningShows: the train showed 0.5 MB/s.
+func TestWhatAnOpeningShows(t *testing.T) {
+	for name, row := range map[string]struct {
+		sent func(at []time.Duration) // changes when the packets leave the sender or the next hop
+		skip int                      // number of a packet that is lost, from 1 on; 0 = none
+		upTo int                      // how many packets have arrived
+		told func(f flier)            // what the controller is told before they arrive
+		path float64                  // rate of the path; 0 = far more than the train showed
+		rate float64                  // 0 = the train is still believed
+	}{
+		"not all have arrived":  {upTo: openingPackets - 1},
+		"all have arrived":      {upTo: openingPackets, rate: 2e6},
+		"the last one is lost":  {upTo: openingPackets + 1, skip: openingPackets, rate: 2e6},
+		"only a little more":    {upTo: openingPackets, path: 0.7e6},
+		"twice as much":         {upTo: openingPackets, path: 1e6, rate: 1e6},
+		"two clumps":            {upTo: openingPackets, sent: func(at []time.Duration) { gather(at[:4], 8*ms); gather(at[4:8], 9*ms) }},
+		"three of them":         {upTo: openingPackets + 2, sent: func(at []time.Duration) { at[1], at[2] = ms, 2*ms; gather(at[3:10], 20*ms) }},
+		"others begin as well":  {upTo: openingPackets, told: func(f flier) { f.Starters(2, openingPackets*f.size) }},
+		"the path starts again": {upTo: openingPackets, told: func(f flier) { f.beginStart(f.now, 0.5e6) }},
+	} {
+		f := newFlier(1000, 0.5e6, 256<<10)
+		flight, at := f.open()
+		if row.sent != nil {
+			row.sent(at)
+		}
+		if row.told != nil {
+			row.told(f)
+		}
+		flight, at = flight[:row.upTo], at[:row.upTo]
+		if row.skip > 0 {
+			flight, at = slices.Delete(flight, row.skip-1, row.skip), slices.Delete(at, row.skip-1, row.skip)
+		}
+		if row.path == 0 {
+			row.path = 1e9
+		}
+		f.cross(flight, at, row.path, 50*ms)
+		require.Equal(t, row.rate == 0, f.start.careful, name)
+		if row.rate > 0 {
+			require.InEpsilon(t, row.rate, f.Estimate(), 0.1, name)
+		}
+	}
+}
+
+// gather has packets leave together.
+func gather(at []time.Duration, together time.Duration) {
+	for n := range at {
+		at[n] = together
+	}
+}
+
+// A timer that fires late lets the whole opening leave at once. What it shows is limited all the
+// same. An opening that hasn't been sent as a whole shows nothing.
+func TestAnOpeningThatIsSentLate(t *testing.T) {
+	for _, sent := range []int{openingPackets - 1, openingPackets} {
+		f := newFlier(1000, 0.5e6, 256<<10)
+		var flight []Sample
+		for n := range sent {
+			flight = append(flight, f.Sent(f.begin, f.size, n*f.size))
+		}
+		f.cross(flight, make([]time.Duration, sent), 3e6, 50*ms)
+		if sent < openingPackets {
+			require.True(t, f.start.careful)
+			continue
+		}
+		require.InEpsilon(t, openingGain*0.5e6, f.Estimate(), 0.01)
+		require.True(t, f.State() == Up && f.look.swift)
+	}
+}
+
+// Each flight has an opening of its own, and so has a new start.
+func TestOpeningsOfLaterFlights(t *testing.T) {
+	f := newFlier(1000, 0.25e6, 256<<10)
+	f.Sent(f.begin, f.size, 0) // a transfer's header
+	f.Limited(f.size)
+	for n := range openingPackets {
+		require.True(t, f.opens(), n)
+		f.Sent(f.begin.Add(ms), f.size, (n+1)*f.size)
+	}
+	require.False(t, f.opens())
+	f.beginStart(f.now, 0.25e6)
+	require.True(t, f.opens())
 }
