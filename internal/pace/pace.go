@@ -175,7 +175,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 }
 
 // opens reports whether the next packet belongs to the opening of a first flight. There is one only
-// if the train showed less than the rate at which an unknown path begins.
+// if the hint is less than the rate at which an unknown path begins.
 func (c *Controller) opens() bool {
 	s := &c.start
 	small := s.hint*c.delay.base().Seconds() < c.unknown()*float64(c.cfg.Packet)

@@ -135,7 +135,8 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	fates := c.start.judged(c.round.fates, c.inFlight+int(c.delivery.total-c.totalBefore))
 	full := c.delay.startFull() + max(c.start.spread-c.delay.jitter(), 0)
 	switch {
-	case c.exceedsTrain(t):
+	case c.judgeOpening(t):
+		// It has found a higher rate.
 	case known:
 		c.confirm(t, flight)
 	case b.lost > 0 && c.start.tried && fates.share() > unexplainedLoss && fates.above(unexplainedLoss):
@@ -159,9 +160,10 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
-// exceedsTrain adopts the rate at which the opening of a first flight arrived if that is more than
-// the train showed. If the path could have carried even more, we go on growing.
-func (c *Controller) exceedsTrain(t instant) bool {
+// judgeOpening adopts the rate at which the opening of a first flight arrived if that is far more
+// than the hint, and reports whether it did. If the path could have carried even more, we go on
+// growing.
+func (c *Controller) judgeOpening(t instant) (found bool) {
 	o := &c.start.opening
 	if !c.start.careful || !o.over() || c.starters > 1 {
 		return false

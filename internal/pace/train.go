@@ -11,12 +11,17 @@ const (
 	// receiver's interrupts rather than the path.
 	minSpan = 100 * time.Microsecond
 
-	// A first flight opens with openingPackets packets at openingGain times the rate of the train.
-	// If the train was right, their queue takes as long as six packets at that rate. If the rate of
-	// their arrival is openingFound times that of the train or more, the train was wrong.
-	// minOpeningPoints is how many points of the curve show such a rate, because packets that
-	// arrive in a clump show none.
-	openingPackets, openingGain, openingFound, minOpeningPoints = minLookPackets, 4, 1.6, 3
+	// A first flight opens with openingPackets packets at openingGain times the hint. If the hint
+	// is right, their queue takes as long as six packets at that rate.
+	openingPackets, openingGain = minLookPackets, 4
+
+	// If these packets arrive at openingFound times the hint or more, the hint was wrong. Anything
+	// less is left to the look that follows the flight.
+	openingFound = 1.6
+
+	// minOpeningPoints is how many points of the curve the opening must have to show a rate. Two
+	// clumps only show how far apart they are.
+	minOpeningPoints = 3
 )
 
 // A Train is what packets sent back to back showed about the path.
@@ -43,9 +48,9 @@ func (t Train) crowd(base time.Duration) float64 {
 	return 1
 }
 
-// An opening is the first packets of a first flight, which serve as a second, shorter train. They
-// are sent faster than the first train arrived, to see whether the path carries more. The rest of
-// the flight waits until the path has had time for them at the rate of the first train.
+// An opening is the first packets of a first flight, which serve as another, shorter train. They
+// are sent faster than the hint, to see whether the path carries more. The rest of the flight waits
+// until the path has had time for them at the rate of the hint.
 type opening struct {
 	count int     // packets sent so far
 	bytes int     // their bytes
