@@ -147,13 +147,17 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 }
 
 // Wait waits until no transfer to any peer is queued or in progress, including transfers that start
-// in the meantime. It returns nil however they ended. If ctx ends first, Wait returns the cause of
-// ctx and the transfers continue. On the world's goroutine, which must not block, it returns
-// ErrBlocking instead of waiting. The world must be driven while Wait waits.
+// in the meantime. It returns nil however they ended, and at once if there are none. If ctx ends
+// first, Wait returns the cause of ctx and the transfers continue. On the world's goroutine, which
+// must not block, it returns ErrBlocking instead of waiting. The world must be driven while Wait
+// waits.
 //
 // To shut down, a server stops starting transfers, calls Wait so that its clients get what they are
-// downloading, and closes the world. Wait doesn't wait for transfers from the peers: their handlers
-// know when these end.
+// downloading, and closes the world. A client that doesn't read keeps its transfers in progress, so
+// ctx should have a deadline. Wait doesn't wait for transfers from the peers: their handlers know
+// when these end.
+//
+// Wait is safe for concurrent use.
 func (s *Streams) Wait(ctx context.Context) error {
 	for {
 		waiting := s.outgoing()
