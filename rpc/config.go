@@ -29,14 +29,17 @@ type Config struct {
 
 	// GameVersion is the game's own name for its version, such as "1.4.2". It's for changes that
 	// the classes don't show, such as another map or another meaning of a number. Both ends must
-	// have the same GameVersion, so one that only one of them sets is a difference, too.
+	// have the same GameVersion, byte for byte, so one that only one of them sets is a difference,
+	// too.
 	//
 	// If they differ, the connection is refused during the handshake with [ProtocolMismatch] and a
 	// reason that quotes both versions, on both ends. The reason doesn't say which end is older,
 	// because only the game knows the order of its versions.
 	//
-	// GameVersion is valid UTF-8 of at most 64 bytes. The default is empty. A server tells its
-	// version to clients that haven't logged in, and a client may lie about its own. UE:
+	// GameVersion must be valid UTF-8 of at most 64 bytes; otherwise NewWorld returns an error. The
+	// default is empty. The end that is refused gets 256 bytes of the reason, enough for any two
+	// versions without characters that have to be escaped. A server tells its version to clients
+	// that haven't logged in, and a client may lie about its own. UE:
 	// FNetworkVersion::GetLocalNetworkVersionOverride.
 	GameVersion string
 

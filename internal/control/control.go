@@ -52,10 +52,11 @@ const (
 const FeatureSealed = 1 << 0
 
 // Version is the version of the protocol, not including the game's classes. Both sides must have
-// the same version. Any change to what WIRE.md describes raises it. Otherwise an older program
-// would refuse the new bytes later, with an error that doesn't name the cause.
+// the same version. Any change to what the WIRE.md of a package describes raises it. Otherwise an
+// older program would refuse the new bytes later, with an error that doesn't name the cause.
 //
-// Since version 2, an open carries the items of lists, and Hello the game's version.
+// Since version 2, an open carries the items of lists, Hello the game's version, and a Reject of
+// package stream a code of its own for other fields.
 const Version = 2
 
 // Limits of the messages.
