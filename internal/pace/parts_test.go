@@ -985,7 +985,7 @@ func TestADrainEndsWhenThePathIsFasterAgain(t *testing.T) {
 		if row.change != nil {
 			row.change(c)
 		}
-		for range 8 + 1 {
+		for range 9 {
 			at += ms / 5
 			c.delivery.arrive(Sample{sent: 4*at - 4*time.Second}, 1000, at)
 		}
