@@ -107,9 +107,11 @@ type Config struct {
 	// Who may join.
 
 	// Authenticate turns a client's token into an identity. To refuse the token, it returns an
-	// error, whose text is sent to the client. Authenticate runs on a goroutine of its own and
-	// must return within HandshakeTimeout. If Authenticate is nil, every client is accepted with
-	// an empty identity. UE: PreLogin.
+	// error, whose text is sent to the client with the code PreLoginFailure. If the error is, or
+	// wraps, a *CloseError with a code of the game's own (1,024 or above), its Code and Reason are
+	// sent instead. Either way, it counts as a failed login. Authenticate runs on a goroutine of
+	// its own and must return within HandshakeTimeout. If Authenticate is nil, every client is
+	// accepted with an empty identity. UE: PreLogin.
 	//
 	// If the token can't be checked at the moment, Authenticate should return an error that
 	// is, or wraps, ErrBacklogFull or a Temporary [*CloseError], such as one with code

@@ -121,7 +121,8 @@ const (
 	ControlChannelMessagePayloadFail
 
 	// PreLoginFailure means that Config.Authenticate refused the token, or that Config.Login
-	// refused the client. The reason is the text of the error.
+	// refused the client, with an error that is no CloseError with a code of the game's own. The
+	// reason is the text of the error.
 	PreLoginFailure
 
 	// ServerFull means that a limit on connections, failed logins, memory, posts or channel

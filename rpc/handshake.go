@@ -342,15 +342,23 @@ func (h *handshake) refuse(v verdict) {
 	}
 	c.life.refused.Store(true)
 	c.world.logs.LogUnjoined(logs.Login, "login refused", args...)
-	retry := retryable(v.err)
-	switch {
-	case retry != nil:
-		c.Close(retry.Code, retry.Reason)
-	case v.err == errNoAnswer || v.err == errNoLogin:
-		c.Close(HandlerPanic, v.err.Error())
-	default:
-		c.Close(PreLoginFailure, v.err.Error())
+	code, reason := refusal(v.err)
+	c.Close(code, reason)
+}
+
+// refusal returns the code and reason with which to close the connection of a client that is
+// refused with err.
+func refusal(err error) (Code, string) {
+	if retry := retryable(err); retry != nil {
+		return retry.Code, retry.Reason
 	}
+	if err == errNoAnswer || err == errNoLogin {
+		return HandlerPanic, err.Error()
+	}
+	if own, ok := errors.AsType[*CloseError](err); ok && own != nil && own.Code >= firstGameCode {
+		return own.Code, own.Reason
+	}
+	return PreLoginFailure, err.Error()
 }
 
 // retryable returns the error with which to close the connection if the client may try again after

@@ -252,6 +252,40 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
+// TestRefusedWithACodeOfTheGame: the client gets the code and the reason as they are, from
+// Authenticate and from Login. Codes of this package that aren't Temporary are not for a refusal.
+func TestRefusedWithACodeOfTheGame(t *testing.T) {
+	for _, row := range []struct {
+		err    error
+		code   Code
+		reason string
+	}{
+		{&CloseError{Code: firstGameCode + 6, Reason: "banned until May"}, firstGameCode + 6, "banned until May"},
+		{fmt.Errorf("of ann: %w", &CloseError{Code: firstGameCode, Reason: "banned"}), firstGameCode, "banned"},
+		{&CloseError{Code: ServerFull, Reason: "maintenance"}, ServerFull, "maintenance"},
+		{&CloseError{Code: firstGameCode - 1, Reason: "r"}, PreLoginFailure, "rpc: connection closed: Code(1023): r"},
+	} {
+		for name, config := range map[string]Config{
+			"Authenticate": {Authenticate: func(context.Context, []byte) (string, error) { return "", row.err }},
+			"Login":        {Login: func(*World, *Conn) error { return row.err }},
+		} {
+			inNet(t, 0, config, func(n *network) {
+				drive, stop := context.WithCancel(context.Background())
+				var driving sync.WaitGroup
+				driving.Go(func() { _ = n.server.Run(drive) })
+				_, err := n.connect(newTestWorld(t, Config{}))
+				var closed *CloseError
+				require.ErrorAs(t, err, &closed, name)
+				require.Equal(t, row.code, closed.Code, name)
+				require.Equal(t, row.reason, closed.Reason, name)
+				require.True(t, closed.Remote, name)
+				stop()
+				driving.Wait()
+			})
+		}
+	}
+}
+
 // TestIdentityFromAnyGoroutine: Identity is empty before the connection has
 // joined, and a concurrent call is no race.
 func TestIdentityFromAnyGoroutine(t *testing.T) {
