@@ -15,6 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/crew"
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
+	"github.com/quivernet/quiver/internal/words"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -148,16 +149,18 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 
 // Wait waits until no transfer to any peer is queued or in progress, including transfers that start
 // in the meantime. It returns nil however they ended, and at once if there are none. If ctx ends
-// first, Wait returns the cause of ctx and the transfers continue. On the world's goroutine, which
-// must not block, it returns ErrBlocking instead of waiting. The world must be driven while Wait
-// waits.
+// first, the transfers continue and Wait returns an error that wraps the cause of ctx, gives their
+// number and names one of them. On the world's goroutine, which must not block, it returns
+// ErrBlocking instead of waiting. The world must be driven while Wait waits.
 //
 // To shut down, a server stops starting transfers, calls Wait so that its clients get what they are
-// downloading, and closes the world. A client that doesn't read keeps its transfers in progress, so
-// ctx should have a deadline. Wait doesn't wait for transfers from the peers: their handlers know
-// when these end.
+// downloading, and closes the world. ctx should have a time limit: a client that doesn't read keeps
+// its transfers in progress, and one that has vanished keeps them until its connection ends, after
+// rpc.Config.IdleTimeout. Wait doesn't wait for transfers from the peers: their handlers know when
+// these end.
 //
-// Wait is safe for concurrent use.
+// Wait is safe for concurrent use. If a connection ends, Wait may return shortly before Done of its
+// transfers is closed, so don't change the items of an array before that.
 func (s *Streams) Wait(ctx context.Context) error {
 	for {
 		waiting := s.outgoing()
@@ -171,10 +174,20 @@ func (s *Streams) Wait(ctx context.Context) error {
 			select {
 			case <-t.done:
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return s.unended(context.Cause(ctx))
 			}
 		}
 	}
+}
+
+// unended returns the error of a Wait that ends because of cause, or nil if no transfer is left.
+func (s *Streams) unended(cause error) error {
+	left := s.outgoing()
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("stream: Streams.Wait: %s in progress or queued, such as %v: %w",
+		words.Plural(len(left), "transfer", "transfers"), left[0], cause)
 }
 
 // outgoing returns all transfers to peers that have not ended.

@@ -54,7 +54,9 @@ func TestStreamsWaitForNothingElse(t *testing.T) {
 		require.NoError(n, n.client.streams.Wait(n.ctx))
 		ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 		defer cancel()
-		require.ErrorIs(n, n.server.streams.Wait(ctx), context.DeadlineExceeded)
+		err := n.server.streams.Wait(ctx)
+		require.ErrorIs(n, err, context.DeadlineExceeded)
+		require.ErrorContains(n, err, "stream: Streams.Wait: 1 transfer in progress or queued, such as blob \"save\" to conn 1")
 		require.NoError(n, transfer.Err(), "it continues")
 		require.NoError(n, n.server.world.Do(n.ctx, func() {
 			require.ErrorIs(n, n.server.streams.Wait(n.ctx), ErrBlocking)
