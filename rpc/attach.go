@@ -240,9 +240,10 @@ func (w *World) evict(c *Conn) {
 }
 
 // Dial connects world to the server at addr ("host:port"), and returns when the server has
-// welcomed the client, even if nothing drives the world in the meantime. Each Dial makes a new
-// connection, even if one is open already: see [World.Connect]. To trust a single certificate, use
-// the config that cert.Pinned returns.
+// welcomed the client, even if nothing drives the world in the meantime. But until something does,
+// no handler runs and no actor exists here; after 5 s of that, Config.Logger gets a warning. Each
+// Dial makes a new connection, even if one is open already: see [World.Connect]. To trust a single
+// certificate, use the config that cert.Pinned returns.
 //
 // If the host has several addresses, Dial tries up to six of them, alternating between IPv4 and
 // IPv6 and starting with IPv4. It starts the next attempt after 250 ms (RFC 8305) or as soon as

@@ -565,17 +565,17 @@ func (c *Conn) requestDispatch() {
 	c.world.drive.Signal()
 }
 
-// expectDispatch makes a server log a warning if there is no Dispatch for undrivenTime although a
-// client is waiting for one, because neither end would notice otherwise. Call it before waking the
-// world for that Dispatch.
+// expectDispatch makes the world log a warning if there is no Dispatch for undrivenTime although
+// the connection is waiting for one, because neither end would notice otherwise. Call it before
+// waking the world for that Dispatch.
 func (c *Conn) expectDispatch() {
-	if !c.server {
-		return
-	}
 	// Don't let the timer refer to c, or it would keep an ended connection in memory.
-	w := c.world
+	w, waiting := c.world, "clients are"
+	if !c.server {
+		waiting = "a connection to a server is"
+	}
 	w.lobby.expectDispatch(func() {
-		w.log.Warn("clients are waiting for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a game function does not return",
+		w.log.Warn(waiting+" waiting for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a game function does not return",
 			"for", undrivenTime)
 	})
 }

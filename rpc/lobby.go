@@ -61,7 +61,7 @@ type handover struct {
 	refused []*Conn // ended before Join, after Config.Login was called or scheduled for them
 }
 
-// undrivenTime is how long clients may wait for a Dispatch before we log that nothing drives
+// undrivenTime is how long a connection may wait for a Dispatch before we log that nothing drives
 // the world. It is far longer than a tick, and shorter than the default HandshakeTimeout, after
 // which the clients would be gone.
 const undrivenTime = 5 * time.Second
@@ -480,7 +480,7 @@ func (l *lobby) take(posts func(*[]func())) handover {
 	return conns
 }
 
-// expectDispatch is called when a client starts to wait for a Dispatch. If there is no Dispatch
+// expectDispatch is called when a connection starts to wait for a Dispatch. If there is no Dispatch
 // within undrivenTime, it calls alarm, but only once in a world's lifetime.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()

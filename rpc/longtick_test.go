@@ -133,6 +133,33 @@ func TestWorldThatNobodyDrives(t *testing.T) {
 	})
 }
 
+// TestClientThatNobodyDrives: the log of a client that has dialed, and whose game doesn't drive the
+// world, says so once. A client that is driven isn't blamed.
+func TestClientThatNobodyDrives(t *testing.T) {
+	const text = "a connection to a server is waiting for a Dispatch: nobody drives the world"
+	for _, driven := range []bool{false, true} {
+		var log strings.Builder
+		inNet(t, 0, Config{}, func(n *network) {
+			client := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			for range 2 {
+				_, err := n.connect(client)
+				require.NoError(t, err)
+				if driven {
+					client.Tick(time.Now())
+				}
+				time.Sleep(2 * undrivenTime)
+				synctest.Wait()
+			}
+			n.tick(10)
+		})
+		want := 1
+		if driven {
+			want = 0
+		}
+		require.Equal(t, want, strings.Count(log.String(), text), log.String())
+	}
+}
+
 // TestWorldThatStopsSoonAfterAJoin: its log says so for the next client, even
 // if that waits for Login instead of OnConnect.
 func TestWorldThatStopsSoonAfterAJoin(t *testing.T) {
