@@ -280,7 +280,7 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &idle):
 		return &CloseError{
 			Code:   ConnectionTimeout,
-			Reason: "no QUIC packet from the peer within the idle timeout",
+			Reason: "no QUIC packet from the peer within the idle timeout (the shorter Config.IdleTimeout of the two ends)",
 			cause:  err,
 		}
 	case errors.As(err, &reset):

@@ -174,7 +174,7 @@ func TestCloseErrors(t *testing.T) {
 		{&link.CloseError{Code: 1 << 40, Reason: "r"}, ConnectionLost, false, "rpc: connection closed: ConnectionLost: r"},
 		{&bunch.Error{Code: bunch.MaxReliableExceeded, Reason: "r"}, Code(bunch.MaxReliableExceeded), false, "rpc: connection closed: MaxReliableExceeded: r"},
 		{&quic.ApplicationError{ErrorCode: 78, ErrorMessage: "r", Remote: true}, ValidationFailed, true, "rpc: connection closed by the peer: ValidationFailed: r"},
-		{&quic.IdleTimeoutError{}, ConnectionTimeout, false, "rpc: connection closed: ConnectionTimeout: no QUIC packet from the peer within the idle timeout"},
+		{&quic.IdleTimeoutError{}, ConnectionTimeout, false, "rpc: connection closed: ConnectionTimeout: no QUIC packet from the peer within the idle timeout (the shorter Config.IdleTimeout of the two ends)"},
 		{lost, ConnectionLost, false, "rpc: connection closed: ConnectionLost: unexpected EOF"},
 		{nil, 0, false, "rpc: connection closed: NoError: closed"},
 	} {
