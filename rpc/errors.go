@@ -220,6 +220,9 @@ type CloseError struct {
 }
 
 func (e *CloseError) Error() string {
+	if e == nil {
+		return "rpc: a nil *CloseError"
+	}
 	side := "closed"
 	if e.Remote {
 		side = "closed by the peer"
@@ -227,7 +230,15 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("rpc: connection %s: %v: %s", side, e.Code, e.Reason)
 }
 
-func (e *CloseError) Unwrap() error { return e.cause }
+// Unwrap returns the error that ended the connection, if there is one. Like Error, it takes a nil
+// e, which a function of the game returns as an error if it declares a *CloseError and doesn't set
+// it.
+func (e *CloseError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.cause
+}
 
 // Temporary reports whether another attempt to connect may succeed a little later.
 //

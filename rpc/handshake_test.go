@@ -263,6 +263,7 @@ func TestRefusedWithACodeOfTheGame(t *testing.T) {
 		{&CloseError{Code: firstGameCode + 6, Reason: "banned until May"}, firstGameCode + 6, "banned until May"},
 		{fmt.Errorf("of ann: %w", &CloseError{Code: firstGameCode, Reason: "banned"}), firstGameCode, "banned"},
 		{&CloseError{Code: ServerFull, Reason: "maintenance"}, ServerFull, "maintenance"},
+		{(*CloseError)(nil), PreLoginFailure, "rpc: a nil *CloseError"},
 		{&CloseError{Code: firstGameCode - 1, Reason: "r"}, PreLoginFailure, "rpc: connection closed: Code(1023): r"},
 	} {
 		for name, config := range map[string]Config{
