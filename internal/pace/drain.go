@@ -57,22 +57,31 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 //
 // Other causes are excluded. In jitter, packets arrive in clumps however fast the path is. Flows
 // that share a queue make room for each other when they drain it. But both rarely delay packets by
-// more than a round trip, as a path does that loses half of its rate. (A rate that swings looks
-// like jitter.) And the first drain may follow a start together with others: if it counted, eight
-// of them within 50 ms would lose 5 % instead of 2 %.
+// more than a round trip, as a path does that loses half of its rate. (Jitter itself doesn't
+// exclude a rise, because a rate that swings looks like jitter.) And the first drain may follow a
+// start together with others: if it counted, eight of them within 50 ms would lose 5 % instead of
+// 2 %.
 //
 // Since even without jitter a few packets may arrive in a clump, we return no higher rate than the
-// path has had before, and than packets arrived at by our own clock, because the peer's may lie.
+// path has had before, and no more than twice the rate at which packets arrived by our own clock,
+// because the peer's may lie. If there seems to be jitter, it's no more than that rate itself. With
+// twice that rate, a path of 50 Mbit/s that falls to a tenth every second, with jitter of 50 ms,
+// would lose 14 % instead of 0.3 %.
 func (c *Controller) risenTo() (rate float64, ok bool) {
 	deepest := max(c.queueing.drained, c.round.maxQueue)
 	if deepest < c.delay.base()+c.delay.jitter() || c.look.number == c.looks.before {
 		return 0, false
 	}
 	s, ok := c.delivery.rateOf(int64(risePackets*c.cfg.Packet), 0)
-	if !ok || s.stood || s.grown >= 0 || s.arrival < minRise*c.Estimate() {
+	if !ok || s.stood || s.grown >= 0 {
 		return 0, false
 	}
-	return min(s.arrival, c.fastest, c.supportedRate()), true
+	supported := c.supportedRate()
+	if c.delay.jitter() > 0 {
+		supported /= 2
+	}
+	rate = min(s.arrival, c.fastest, supported)
+	return rate, rate >= minRise*c.Estimate()
 }
 
 // judgeDrain decides at the end of a round what a queue that hasn't disappeared means.

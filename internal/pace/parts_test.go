@@ -961,14 +961,16 @@ func TestADrainEndsWhenThePathIsFasterAgain(t *testing.T) {
 		change func(c *Controller)
 		rate   float64 // 0 = the drain goes on
 	}{
-		"faster":                {rate: 5e6},
+		"faster":                {rate: 4e6},
+		"without jitter":        {change: func(c *Controller) { c.delay.calmWay = calm{} }, rate: 5e6},
 		"usual jitter":          {change: func(c *Controller) { c.queue, c.queueing.drained = 60*ms, 60*ms }},
-		"little more":           {change: func(c *Controller) { c.queue, c.queueing.drained = 85*ms, 85*ms }, rate: 5e6},
+		"little more":           {change: func(c *Controller) { c.queue, c.queueing.drained = 85*ms, 85*ms }, rate: 4e6},
 		"the first drain":       {change: func(c *Controller) { c.look.number = 0 }},
 		"never so fast before":  {change: func(c *Controller) { c.fastest = 3e6 }, rate: 3e6},
-		"not by our own clock":  {change: func(c *Controller) { c.carried.set(0, 1e6) }, rate: 2e6},
-		"less than twice":       {change: func(c *Controller) { c.rates.set(0, 2.7e6) }},
-		"a little over twice":   {change: func(c *Controller) { c.rates.set(0, 2.3e6) }, rate: 5e6},
+		"not by our own clock":  {change: func(c *Controller) { c.carried.set(0, 2.5e6) }, rate: 2.5e6},
+		"far less by our clock": {change: func(c *Controller) { c.carried.set(0, 1.9e6) }},
+		"less than twice":       {change: func(c *Controller) { c.rates.set(0, 2.1e6) }},
+		"a little over twice":   {change: func(c *Controller) { c.rates.set(0, 1.9e6) }, rate: 4e6},
 		"too few packets of it": {change: func(c *Controller) { c.cfg.Packet = 1200 }},
 	} {
 		c := New(Config{Packet: 1000})

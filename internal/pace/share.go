@@ -157,7 +157,6 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	case c.competition.sharing.surging:
 		c.stepSurge(t)
 	case c.sharesWithNobody():
-		c.competition.seen = 0
 		c.stopSharing(t, true)
 	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
@@ -182,6 +181,7 @@ func (c *Controller) sharesWithNobody() bool {
 // stopSharing goes on as before the sharing. alone is whether nobody else needed the path.
 func (c *Controller) stopSharing(t instant, alone bool) {
 	if alone {
+		c.competition.seen = 0
 		c.blame.sharedAlone(t, t-c.competition.began)
 	}
 	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
@@ -272,5 +272,5 @@ func (c *Controller) endSurge(t instant) {
 
 	// The losses are random. Beside others, two surges may seem to show that by chance, but rarely
 	// the first two.
-	c.stopSharing(t, !s.failed)
+	c.stopSharing(t, !s.failed && !s.byFlood)
 }

@@ -176,7 +176,6 @@ func (c *Controller) judgeOpening(t instant) (found bool) {
 	c.rates.set(c.filling, min(s.shown(), openingGain*c.start.hint))
 	c.start.hint = 0
 	c.start.careful = false
-	c.start.gaveUp = t
 	if s.arrival >= outpacedPart*s.sent {
 		c.goOn(t)
 		return true

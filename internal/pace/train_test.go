@@ -77,6 +77,7 @@ func TestWhichFlightsHaveAnOpening(t *testing.T) {
 	f.Starters(2, 1)
 	require.False(t, f.opens(), "many start")
 	require.False(t, newFlier(1000, 2e6, 256<<10).opens(), "the train showed more than 32 packets per round trip")
+	require.False(t, newFlier(1000, 0.2e6, 256<<10).opens(), "the opening would take longer than a round trip")
 }
 
 // Arrivals in a clump show no rate.
