@@ -181,7 +181,8 @@ func (c *Conn) Done() <-chan struct{} { return c.life.done }
 // repeat a close that was lost. It takes longer if a call of Config.Authenticate ignores its
 // context, because its goroutine ends only when the call returns.
 //
-// If ctx ends first, Wait returns its cause.
+// If ctx ends first, Wait returns its cause. Wait doesn't close the connection, so on the world's
+// goroutine, which must not block, it would hold up the game for as long as the connection is open.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.life.stopped) }
 
 // Err returns why the connection ended, as a *CloseError, or nil until Done is closed.
