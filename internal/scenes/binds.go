@@ -76,8 +76,9 @@ var binds = []struct {
 	},
 	{
 		why: "Open: each of our flows must see by its own queues that its losses are not random. " +
-			"That takes some seconds, in which it takes what the others leave. With windows of a " +
-			"few packets, New Reno and CUBIC wait for timeouts, and ours do not.",
+			"That takes some seconds, and 15 beside a single CUBIC, in which it takes what the others " +
+			"leave. With windows of a few packets, New Reno and CUBIC wait for timeouts, and ours do " +
+			"not.",
 		parts: []string{"100 ms, CoDel"},
 	},
 	{
