@@ -272,5 +272,5 @@ func (c *Controller) endSurge(t instant) {
 
 	// The losses are random. Beside others, two surges may seem to show that by chance, but rarely
 	// the first two.
-	c.stopSharing(t, !s.failed && !s.byFlood)
+	c.stopSharing(t, !s.failed)
 }
