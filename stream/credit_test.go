@@ -76,29 +76,6 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	require.EqualValues(t, 1000+1000, limit)
 }
 
-// TestUsageIsPaused: time in which the sender waits for the receiver isn't counted.
-func TestUsageIsPaused(t *testing.T) {
-	now := epoch
-	u := newUsage(now, 0)
-	pass := func(d time.Duration) { now = now.Add(d) }
-	pass(idleTime)
-	u.move(now, 0, 100)
-	pass(idleTime - 1)
-	u.pause(now)
-	pass(time.Second)
-	u.pause(now)
-	pass(time.Hour)
-	require.EqualValues(t, 100, u.measure(now, 100), "paused")
-	u.resume(now)
-	u.resume(now)
-	require.Equal(t, idleTime-1, now.Sub(u.lastArrival))
-	require.EqualValues(t, 100, u.measure(now, 100), "since it went on")
-	pass(1)
-	require.EqualValues(t, 100, u.measure(now, 100), "in the window before")
-	pass(idleTime)
-	require.Zero(t, u.measure(now, 100))
-}
-
 // TestWhoHasNothingToSendJoins those that have, at each look.
 func TestWhoHasNothingToSendJoins(t *testing.T) {
 	one := &Transfer{allowance: allowance{hasAll: true}}

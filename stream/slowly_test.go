@@ -122,35 +122,6 @@ func TestSendersWithoutCreditAreNotIdle(t *testing.T) {
 	})
 }
 
-// TestSendersDontWaitForEachOther: three transfers have promises too small for a grant, and nothing
-// else is free. They give them back, so that one after the other can continue.
-func TestSendersDontWaitForEachOther(t *testing.T) {
-	overBackends(t, func(t *testing.T, via Backend) {
-		const senders, size = 3, 300_000
-		inNetwork(t, setup{via: via, server: Config{MaxMemory: 4 << 20, MaxPending: minPending}}, func(n *network) {
-			got := make(chan *IncomingBlob, senders)
-			save.Handle(n.server.streams, func(in *IncomingBlob) { got <- in })
-			var all []*Transfer
-			for range senders {
-				all = append(all, n.mustStart(n.client.peer, content(size)))
-			}
-			time.Sleep(time.Second)
-			n.do(n.server.world, func() {
-				for _, in := range n.server.peer.receiver.receiving {
-					in.answer.withdraw(heldBytes(1000))
-				}
-				budget.NewAccount(n.server.streams.memory, budget.Terms{}).MustBorrow(n.server.streams.memory.Free())
-			})
-			for range senders {
-				go func() { _, _ = io.Copy(io.Discard, <-got) }()
-			}
-			for _, sent := range all {
-				require.NoError(n, sent.Wait(n.ctx))
-			}
-		})
-	})
-}
-
 // TestSendersOfSlowReadersAreNotIdle: what a sender couldn't send while our application didn't
 // read isn't held against it once the application has read everything.
 func TestSendersOfSlowReadersAreNotIdle(t *testing.T) {
