@@ -24,9 +24,8 @@ type answer struct {
 	replied bool // reply was sent
 
 	// Used by the world's goroutine only, with or without incoming.mu.
-	reserved     int64     // the first credit, in bytes of content; set by receiver.reserve
-	promised     int64     // bytes of memory that the account has promised for the credit
-	lackedMemory time.Time // when the sender began to wait for memory; zero if it doesn't
+	reserved int64 // the first credit, in bytes of content; set by receiver.reserve
+	promised int64 // bytes of memory that the account has promised for the credit
 }
 
 // resume lets the sender continue as described by reply, whose offset, index and hasAll the caller
@@ -68,7 +67,7 @@ func (a *answer) sendNext(pipe *rpc.Actor, now time.Time) (sent, isLast bool, er
 		return false, false, nil
 	}
 	sent, err = a.sendGrantIfDue(pipe, now)
-	if a.credit.unreported() || a.needsMemory(now, 0) {
+	if a.credit.unreported() {
 		// It's too little, or too early, for a report, or the credit that a report implies isn't
 		// covered by memory.
 		a.remind.set(in.peer, progressInterval)
@@ -93,55 +92,17 @@ func (a *answer) sendReply(pipe *rpc.Actor, now time.Time) error {
 // sendGrantIfDue sends a grant if more credit or a report of progress is due. The caller holds mu.
 func (a *answer) sendGrantIfDue(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in := a.in
-	ahead, covered := a.coverGrant()
-	a.noteMemory(now, covered)
-	if !covered {
-		return false, nil
+	mayBeDue := a.credit.due() || a.credit.unreported()
+	if mayBeDue && !a.cover(a.credit.ahead) {
+		return false, nil // there isn't enough memory, so the sender has to wait
 	}
 	growTime := func() time.Duration { return in.peer.streams.growTime(in.peer.conn) }
-	limit, due := a.credit.nextLimit(now, ahead, growTime, a.cover)
+	limit, due := a.credit.nextLimit(now, growTime, a.cover)
 	if !due {
 		return false, nil
 	}
 	in.arrival.raiseLimit(limit)
 	return true, grantMessage.send(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
-}
-
-// noteMemory records whether the sender waits for memory. covered is set if there is enough for a
-// grant. The caller holds mu.
-func (a *answer) noteMemory(now time.Time, covered bool) {
-	if covered || !a.in.arrival.lacksCredit() {
-		a.lackedMemory = time.Time{}
-	} else if a.lackedMemory.IsZero() {
-		a.lackedMemory = now
-	}
-}
-
-// needsMemory reports whether the sender has waited for memory for at least the given time.
-func (a *answer) needsMemory(now time.Time, atLeast time.Duration) bool {
-	return !a.lackedMemory.IsZero() && now.Sub(a.lackedMemory) >= atLeast
-}
-
-// coverGrant gets the memory for the next grant or report, and returns how far ahead of the
-// application the sender may be. If memory is short, that's less than the credit's ahead, but it
-// suffices for the largest part. covered is false if there isn't enough memory even for that. The
-// caller holds mu.
-func (a *answer) coverGrant() (ahead int64, covered bool) {
-	c := &a.credit
-	ahead = c.ahead
-	if !c.due(ahead) && !c.unreported() || a.cover(ahead) {
-		return ahead, true
-	}
-	for ahead > minPending {
-		ahead = max(ahead/2, minPending)
-		if !c.due(ahead) {
-			return 0, false // the sender has more credit than that
-		}
-		if a.cover(ahead) {
-			return ahead, true
-		}
-	}
-	return 0, false
 }
 
 // cover gets a promise from the account for the memory that is still missing for ahead bytes of
@@ -159,13 +120,12 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// renewPromise gets the memory back that takeBack has withdrawn because the sender wasn't using it.
-// If there isn't enough, it gets as much as one part needs. It's called on the world's goroutine
-// when the sender uses its credit again. The caller holds mu.
+// renewPromise gets the memory back that takeBack has withdrawn because the sender wasn't using it,
+// if there is enough. It's called on the world's goroutine when the sender uses its credit
+// again. The caller holds mu.
 func (a *answer) renewPromise() {
-	a.lackedMemory = time.Time{}
-	if a.replied && !a.cover(a.credit.ahead) {
-		a.cover(minPending)
+	if a.replied {
+		a.cover(a.credit.ahead)
 	}
 }
 
@@ -185,7 +145,6 @@ func (a *answer) markConsumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
 	}
-	a.in.updateUsage(time.Now())
 	a.remind.set(a.in.peer, progressInterval)
 }
 

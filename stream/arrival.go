@@ -26,8 +26,6 @@ type arrival struct {
 	takenBytes int64 // memory of blocks that the writer has taken but that aren't consumed yet
 	usage      usage // how much of its credit the sender uses
 
-	writerWaits bool // for a part, for the end message, or for room in the delivery
-
 	// Wakes the writer when a part or the end message arrives, when the delivery has room again,
 	// and when the transfer ends.
 	changed sync.Cond
@@ -100,9 +98,7 @@ func (a *arrival) addCharged(p part) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	a.usage.move(now, next, a.parts.next)
-	a.in.updateUsage(now)
+	a.usage.move(time.Now(), next, a.parts.next)
 	a.in.answer.renewPromise()
 	if !a.receiver.charge(memory) {
 		a.in.finishLocked(a.receiver.noMemory(memory))
@@ -170,19 +166,7 @@ func (a *arrival) checkEnd() error {
 }
 
 // raiseLimit lets the sender send content up to limit. The caller holds mu.
-func (a *arrival) raiseLimit(limit int64) {
-	a.parts.raiseLimit(limit)
-	a.in.updateUsage(time.Now())
-}
-
-// lacksCredit reports whether the sender may have used up its credit: what is left of it might not
-// suffice for the next part, nothing before the newest part is missing, and the content isn't known
-// to end within the credit. The caller holds mu.
-func (a *arrival) lacksCredit() bool {
-	size := a.contentSize()
-	endsWithin := size >= 0 && size <= a.parts.limit
-	return !endsWithin && len(a.parts.parked) == 0 && a.parts.limit-a.parts.next < maxElementBytes
-}
+func (a *arrival) raiseLimit(limit int64) { a.parts.raiseLimit(limit) }
 
 // checkStored returns the error with which the transfer must end if more bytes or elements are
 // stored under its key than the sender has. The store then must have different content, which the
@@ -228,16 +212,8 @@ func (a *arrival) next() (*block, error) {
 			a.takenBytes += b.cost()
 			return b, nil
 		}
-		a.wait()
+		a.changed.Wait()
 	}
-}
-
-// wait waits until changed wakes the writer. The caller holds mu.
-func (a *arrival) wait() {
-	a.writerWaits = true
-	a.in.updateUsage(time.Now())
-	a.changed.Wait()
-	a.writerWaits = false
 }
 
 // waitEnd waits for the sender's end message, on the writer's goroutine.
@@ -245,7 +221,7 @@ func (a *arrival) waitEnd() (end, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	for a.endMessage == nil && !a.in.finished {
-		a.wait()
+		a.changed.Wait()
 	}
 	if a.in.finished {
 		return end{}, a.in.endedLocked()

@@ -66,13 +66,9 @@ type Config struct {
 	//
 	// A transfer waits if there is no memory for it, and is rejected if no waiting transfer could
 	// begin for 30 s. If a transfer in progress needs more memory, its sender waits for credit, but
-	// there is always room for the next part. While others need memory, a transfer is rejected if
-	// its sender could send for 30 s but sent nothing, or less than is held for it. The time in
-	// which it waits for credit, or for the application, doesn't count.
-	//
-	// There is also room for content that is sent before headers are answered, unless another
-	// transfer of the same peer has stalled. Such content may exceed MaxMemory by a 16th of it or
-	// by 64 KiB.
+	// there is always room for the next part. There is also room for content that is sent before
+	// headers are answered, unless another transfer of the same peer has stalled. Such content may
+	// exceed MaxMemory by a 16th of it or by 64 KiB.
 	//
 	// In addition, an eighth of MaxMemory is for content that this world's own transfers have read
 	// but their peers have not acknowledged. This is 32 MiB by default, or 64 KiB for each transfer

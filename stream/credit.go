@@ -33,7 +33,7 @@ const (
 // This distance starts small and doubles as long as the application keeps up with the path.
 // Guarded by incoming.mu.
 type credit struct {
-	ahead    int64 // bytes that the sender may be ahead of consumed, if there is memory for them
+	ahead    int64 // bytes that the sender may be ahead of consumed; the account has promised them
 	maxAhead int64 // maximum of ahead
 	limit    int64 // offset up to which the sender may send
 	consumed int64 // offset up to which the application has consumed everything
@@ -55,19 +55,17 @@ func newCredit(now time.Time, base, ahead, maxAhead int64) credit {
 	}
 }
 
-// consume records that the application has consumed everything before offset. It reports whether a
-// grant may be due.
+// consume records that the application has consumed everything before offset, and returns due.
 func (c *credit) consume(offset int64) (due bool) {
 	c.consumed = offset
-	return c.due(c.ahead)
+	return c.due()
 }
 
-// due reports whether the sender can be granted enough to be worth a message, if it may be ahead
-// bytes ahead of consumed.
-func (c *credit) due(ahead int64) bool {
-	grantable := c.consumed + ahead - c.limit
+// due reports whether the sender can be granted enough to be worth a message.
+func (c *credit) due() bool {
+	grantable := c.consumed + c.ahead - c.limit
 	left := c.limit - c.consumed
-	isLarge := grantable >= ahead/4
+	isLarge := grantable >= c.ahead/4
 	isUrgent := grantable > 0 && left < maxElementBytes // what is left might not suffice for a part
 	return isLarge || isUrgent
 }
@@ -76,28 +74,27 @@ func (c *credit) due(ahead int64) bool {
 func (c *credit) unreported() bool { return c.consumed != c.reported }
 
 // nextLimit returns the limit to send to the sender, and records it as sent. ok is false if nothing
-// needs to be sent. ahead is the part of c.ahead for which there is memory.
+// needs to be sent.
 //
 // growTime returns the time within which the application must consume half of ahead for ahead to
 // double. nextLimit calls cover to get the memory for that, which returns false if there isn't
 // enough.
 func (c *credit) nextLimit(
-	now time.Time, ahead int64, growTime func() time.Duration, cover func(ahead int64) bool,
+	now time.Time, growTime func() time.Duration, cover func(ahead int64) bool,
 ) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
 		more := min(2*c.ahead, c.maxAhead)
 		keepsUp := now.Sub(c.markTime) <= growTime()
 		if c.ahead < more && keepsUp && cover(more) {
 			c.ahead = more
-			ahead = more
 		}
 		c.mark = c.consumed
 		c.markTime = now
 	}
 
-	limit = c.consumed + ahead
+	limit = c.consumed + c.ahead
 	reportDue := c.unreported() && now.Sub(c.reportedTime) >= progressInterval
-	if !c.due(ahead) && !reportDue {
+	if !c.due() && !reportDue {
 		return 0, false
 	}
 	c.limit = max(c.limit, limit) // a grant can't be taken back
@@ -114,9 +111,6 @@ const idleTime = 30 * time.Second
 // arrived in order within the last one to two idleTimes. Until the first idleTime has passed, the
 // sender is assumed to use all of its credit.
 //
-// Only the time in which the sender can send counts. The usage is paused while the sender waits for
-// us, because there is no memory for more credit or because our application doesn't read.
-//
 // The usage of a transfer is guarded by incoming.mu. The usage of a sliceRoute is only used on the
 // world's goroutine.
 type usage struct {
@@ -126,8 +120,6 @@ type usage struct {
 	windowStart time.Time // when the current window began
 	startOffset int64     // offset at which the content in order ended at that time
 	previous    int64     // bytes that arrived in the previous window; huge if there was none
-
-	paused time.Time // when pause was called; zero if the usage isn't paused
 }
 
 // newUsage returns the usage of a transfer that starts at offset.
@@ -139,36 +131,8 @@ func newUsage(now time.Time, offset int64) usage {
 func (u *usage) move(now time.Time, from, to int64) {
 	if to > from {
 		u.rollWindow(now, from)
-		u.lastArrival = u.clock(now)
+		u.lastArrival = now
 	}
-}
-
-// pause is called when the sender begins to wait for us. It has no effect if the usage is paused
-// already.
-func (u *usage) pause(now time.Time) {
-	if u.paused.IsZero() {
-		u.paused = now
-	}
-}
-
-// resume is called when the sender can send again. It continues as if no time had passed since
-// pause.
-func (u *usage) resume(now time.Time) {
-	if u.paused.IsZero() {
-		return
-	}
-	lasted := now.Sub(u.paused)
-	u.windowStart = u.windowStart.Add(lasted)
-	u.lastArrival = u.lastArrival.Add(lasted)
-	u.paused = time.Time{}
-}
-
-// clock returns now or, if the usage is paused, when that began.
-func (u *usage) clock(now time.Time) time.Time {
-	if u.paused.IsZero() {
-		return now
-	}
-	return u.paused
 }
 
 // measure returns the number of bytes that have arrived recently. end is the offset at which the
@@ -180,7 +144,6 @@ func (u *usage) measure(now time.Time, end int64) int64 {
 
 // rollWindow begins a new window if the current one has lasted long enough.
 func (u *usage) rollWindow(now time.Time, end int64) {
-	now = u.clock(now)
 	lasted := now.Sub(u.windowStart)
 	if lasted < idleTime {
 		return

@@ -21,20 +21,20 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 
 	t.Log("# a quarter of the credit must be consumed")
 	require.False(t, c.consume(100_099))
-	_, due := c.nextLimit(now, c.ahead, slowPace, upTo(0))
+	_, due := c.nextLimit(now, slowPace, upTo(0))
 	require.False(t, due)
 	require.True(t, c.consume(100_100))
-	limit, due := c.nextLimit(now, c.ahead, slowPace, upTo(0))
+	limit, due := c.nextLimit(now, slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 500_100, limit)
-	_, due = c.nextLimit(now, c.ahead, slowPace, upTo(0))
+	_, due = c.nextLimit(now, slowPace, upTo(0))
 	require.False(t, due)
 
 	t.Log("# less is reported after a while")
 	c.consume(100_101)
-	_, due = c.nextLimit(now.Add(progressInterval-1), c.ahead, slowPace, upTo(0))
+	_, due = c.nextLimit(now.Add(progressInterval-1), slowPace, upTo(0))
 	require.False(t, due)
-	limit, due = c.nextLimit(now.Add(progressInterval), c.ahead, slowPace, upTo(0))
+	limit, due = c.nextLimit(now.Add(progressInterval), slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 500_101, limit)
 }
@@ -43,7 +43,7 @@ func TestCreditLeavesRoomForTheLargestPart(t *testing.T) {
 	c := newCredit(epoch, 0, minPending, minPending)
 	require.False(t, c.consume(minPending-maxElementBytes), "it fits")
 	require.True(t, c.consume(minPending-maxElementBytes+1))
-	limit, due := c.nextLimit(epoch, c.ahead, slowPace, upTo(0))
+	limit, due := c.nextLimit(epoch, slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 2*minPending-maxElementBytes+1, limit)
 }
@@ -52,27 +52,27 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	now := epoch
 	c := newCredit(now, 0, 1000, 3000)
 	c.consume(1000)
-	limit, _ := c.nextLimit(now.Add(time.Second), c.ahead, slowPace, upTo(3000))
+	limit, _ := c.nextLimit(now.Add(time.Second), slowPace, upTo(3000))
 	require.EqualValues(t, 1000+2000, limit)
 
 	t.Log("# not for a slow one")
 	c.consume(3000)
 	now = now.Add(3 * time.Second)
-	limit, _ = c.nextLimit(now, c.ahead, slowPace, upTo(3000))
+	limit, _ = c.nextLimit(now, slowPace, upTo(3000))
 	require.EqualValues(t, 3000+2000, limit)
 
 	t.Log("# only to the maximum")
 	c.consume(5000)
-	limit, _ = c.nextLimit(now, c.ahead, slowPace, upTo(3000))
+	limit, _ = c.nextLimit(now, slowPace, upTo(3000))
 	require.EqualValues(t, 5000+3000, limit)
 	c.consume(8000)
-	limit, _ = c.nextLimit(now, c.ahead, slowPace, upTo(3000))
+	limit, _ = c.nextLimit(now, slowPace, upTo(3000))
 	require.EqualValues(t, 8000+3000, limit)
 
 	t.Log("# and within the budget")
 	other := newCredit(now, 0, 1000, 3000)
 	other.consume(1000)
-	limit, _ = other.nextLimit(now, other.ahead, slowPace, upTo(1999))
+	limit, _ = other.nextLimit(now, slowPace, upTo(1999))
 	require.EqualValues(t, 1000+1000, limit)
 }
 

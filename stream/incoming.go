@@ -209,57 +209,30 @@ func (in *incoming) finishLocked(err error) {
 // waitsForSender reports whether only the sender can advance the transfer, because neither the
 // writer nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
-	senderMayGoOn := !in.known || in.answer.replied && in.arrival.writerWaits
+	senderMayGoOn := in.answer.replied || !in.known
 	nothingQueued := len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
 	return !in.finished && senderMayGoOn && nothingQueued
-}
-
-// senderWaits reports whether the sender may be waiting for us, because content that has arrived is
-// still to be consumed or because the credit is used up. The caller holds mu.
-func (in *incoming) senderWaits() bool {
-	return !in.waitsForSender() || in.answer.replied && in.arrival.lacksCredit()
-}
-
-// updateUsage pauses the usage while the sender waits. It's called whenever that may have changed.
-// The caller holds mu.
-func (in *incoming) updateUsage(now time.Time) {
-	if in.senderWaits() {
-		in.arrival.usage.pause(now)
-	} else {
-		in.arrival.usage.resume(now)
-	}
 }
 
 // takeBack implements holder. It gives back memory that was promised for credit that the sender
 // has not used recently. If the sender uses it later, cover gets another promise.
 //
 // The transfer is stuck if it waits for its sender, which has recently sent nothing, or less than
-// the transfer holds, although it could have. If the transfer holds nothing, its sender may also be
-// waiting for the slice machine, which refuses slices that it has no memory for. Otherwise there is
-// room for the next chunk, see budget.Account.
+// the transfer holds.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
-	refused := in.peer.slices.noteRefused(now) // before mu is locked, because it locks the link
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.waitsForSender() {
 		return since, false
 	}
 
-	in.updateUsage(now)
 	recent := in.arrival.recentBytes(now)
 	needed := int64(0)
-	// A promise that doesn't suffice for a grant is of no use. If several transfers kept such
-	// promises, they could wait for each other's memory forever.
-	if recent > 0 && !in.answer.needsMemory(now, idleTime) {
+	if recent > 0 {
 		needed = heldBytes(min(recent, in.answer.credit.ahead))
 	}
 	in.answer.withdraw(needed)
-
-	held := in.arrival.parts.held
-	if in.senderWaits() || refused && held == 0 {
-		return since, false
-	}
-	return in.arrival.usage.lastArrival, recent == 0 || recent < held
+	return in.arrival.usage.lastArrival, recent == 0 || recent < in.arrival.parts.held
 }
 
 // chargedBytes returns how much memory the account charges for the transfer and its content.

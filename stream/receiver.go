@@ -52,9 +52,6 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 	for i, in := range r.receiving {
 		var isLast bool
 		sent, isLast, err = in.answer.sendNext(pipe, now)
-		if !sent && err == nil && in.answer.needsMemory(now, 0) && r.findMemory(now) {
-			sent, isLast, err = in.answer.sendNext(pipe, now)
-		}
 		if isLast {
 			r.remove(i)
 		}
@@ -63,15 +60,6 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 		}
 	}
 	return false, nil
-}
-
-// findMemory is called when there is no memory to grant a transfer more credit. It reports whether
-// it has found some.
-func (r *receiver) findMemory(now time.Time) bool {
-	reclaim := &r.streams.reclaim
-	free := r.streams.memory.Free()
-	reclaim.makeRoom(now)
-	return r.streams.memory.Free() > free || reclaim.evictFor(r, now)
 }
 
 // remove removes the transfer at index i, whose last message has been sent.

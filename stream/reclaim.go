@@ -15,7 +15,7 @@ import (
 // a sender has not used recently can be taken back at any time, because the transfer asks for it
 // again if the sender uses it later. Content can't be taken back. As a last resort, the reclaimer
 // evicts a holder that holds content, but only if the holder is stuck, that is, if its peer
-// hasn't sent anything useful for a long time, although it could have.
+// hasn't sent anything useful for a long time.
 //
 // It is used on the world's goroutine only.
 type reclaimer struct {

@@ -25,10 +25,6 @@ type sliceRoute struct {
 	// What arrived through the machine, to judge how much memory it needs.
 	received int64 // bytes of messages
 	usage    usage
-
-	// Which of it was refused because there was no memory for its chunk; updated by noteRefused.
-	refused     uint64    // slices
-	refusedTime time.Time // when refused last changed
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -84,16 +80,6 @@ func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() 
 // dropRepairs frees received repair slices that are still waiting for other slices of their chunk.
 // They are dispensable, since the peer resends whatever they would have restored.
 func (s *sliceRoute) dropRepairs() { extend.Drive(s.conn, func() { s.link.DropRepairs() }) }
-
-// noteRefused updates how many slices the machine has refused, and reports whether that has changed
-// recently. The peer then keeps sending, although nothing arrives.
-func (s *sliceRoute) noteRefused(now time.Time) (recently bool) {
-	if refused := s.stats().Refused; refused != s.refused {
-		s.refused = refused
-		s.refusedTime = now
-	}
-	return now.Sub(s.refusedTime) < idleTime
-}
 
 // receive calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) receive(handle func(message []byte)) {
