@@ -66,7 +66,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 // path has had before, and no more than twice the rate at which packets arrived by our own clock,
 // because the peer's may lie. If there seems to be jitter, it's no more than that rate itself. With
 // twice that rate, a path of 50 Mbit/s that falls to a tenth every second, with jitter of 50 ms,
-// would lose 14 % instead of 0.3 %.
+// would lose 14 % instead of none.
 func (c *Controller) risenTo() (rate float64, ok bool) {
 	deepest := max(c.queueing.drained, c.round.maxQueue)
 	if deepest < c.delay.base()+c.delay.jitter() || c.look.number == c.looks.before {
